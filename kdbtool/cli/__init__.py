@@ -1,0 +1,70 @@
+"""The command line: one module per subcommand, one place that catches errors.
+
+A command module has `NAME`, `HELP` (one line), `prepare(parser)` and `run(args) -> int`. Its
+docstring is its long help. Exit codes: 0 done; 1 it ran and found problems; 2 bad usage or
+unreadable input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+from kdbtool import __version__
+from kdbtool.errors import EXIT_USAGE, KdbtoolError, from_oserror
+
+# The road first, then what stands beside it. `--help` shows them in this order.
+COMMANDS = ("record", "manifest", "rebuild", "verify", "info", "root")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole parser, every subcommand included."""
+    parser = argparse.ArgumentParser(
+        prog="kdbtool",
+        description="MIOpen kernel databases as reviewed text, rebuilt for any GPU without owning it.",
+    )
+    parser.add_argument("--version", action="version", version=f"kdbtool {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = importlib.import_module(f"kdbtool.cli.{name}")
+        sub = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.prepare(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; every error of ours is one line on stderr."""
+    args = build_parser().parse_args(argv)
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `kdbtool ... | head` is not an error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_USAGE
+    except KdbtoolError as error:
+        return _fail(args.command, error)
+    except OSError as error:
+        return _fail(args.command, from_oserror(error))
+    except KeyboardInterrupt:
+        print(f"kdbtool {args.command}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _fail(command: str, error: KdbtoolError) -> int:
+    print(f"kdbtool {command}: {error.line()}", file=sys.stderr)
+    return error.exit_code
+
+
+def entry() -> NoReturn:
+    """The console script."""
+    sys.exit(main())
