@@ -1,0 +1,1 @@
+"""What MIOpen asks for and when: kernel keys, versions, kernel sources, problem keys."""
