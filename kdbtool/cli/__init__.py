@@ -20,15 +20,15 @@ from kdbtool.errors import EXIT_USAGE, KdbtoolError, from_oserror
 COMMANDS = ("record", "manifest", "rebuild", "verify", "info", "root")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole parser, every subcommand included."""
+def build_parser(names: tuple[str, ...] = COMMANDS) -> argparse.ArgumentParser:
+    """The whole parser, every subcommand included; `names`: only those, when nothing is installed yet."""
     parser = argparse.ArgumentParser(
         prog="kdbtool",
         description="MIOpen kernel databases as reviewed text, rebuilt for any GPU without owning it.",
     )
     parser.add_argument("--version", action="version", version=f"kdbtool {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    for name in names:
         module = importlib.import_module(f"kdbtool.cli.{name}")
         sub = commands.add_parser(
             name,
@@ -41,9 +41,9 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, names: tuple[str, ...] = COMMANDS) -> int:
     """Run one command; every error of ours is one line on stderr."""
-    args = build_parser().parse_args(argv)
+    args = build_parser(names).parse_args(argv)
     try:
         code: int = args.run(args)
         sys.stdout.flush()

@@ -14,10 +14,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from kdbtool.errors import KdbtoolError
 
@@ -95,6 +96,26 @@ def popen(
         os.close(write)
 
 
+def execute(
+    argv: Sequence[str],
+    *,
+    root: Path,
+    env: Mapping[str, str],
+    binds: Iterable[Path] = (),
+    protect: bool = True,
+) -> NoReturn:
+    """Become the program, in the current folder: its exit code and signals are this process's."""
+    folder = Path.cwd()
+    places = _bindable([folder, Path("/tmp"), *(Path(b).absolute() for b in binds)], root)
+    try:
+        _enter(root, places, folder, protect)
+    except OSError as error:
+        raise _refused(root, error.errno or 0, error.strerror or str(error)) from None
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs should not
+        signal.signal(number, signal.SIG_DFL)
+    os.execvpe(argv[0], list(argv), env)
+
+
 def _refused(root: Path, number: int, text: str) -> KdbtoolError:
     hint = None
     if number in (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL) and os.geteuid() != 0:
@@ -142,9 +163,9 @@ def _enter(root: Path, places: list[Path], cwd: Path, protect: bool) -> None:
     os.chdir("/")
     for path, source, is_dir in held:
         if is_dir:
-            os.makedirs(path, exist_ok=True)
+            Path(path).mkdir(parents=True, exist_ok=True)
         else:
-            os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH120
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
         _mount(f"/proc/self/fd/{source}", path, None, _MS_BIND | _MS_REC)
         os.close(source)
@@ -156,7 +177,7 @@ def _overlay(uid: int) -> str:
     try:
         _mount("tmpfs", "mnt", "tmpfs", 0, "mode=0755")
         for name in ("upper", "work", "tree"):
-            os.mkdir(f"mnt/{name}")
+            Path(f"mnt/{name}").mkdir()
         # Relative names: the root's path may hold a comma or a colon.
         options = "lowerdir=.,upperdir=mnt/upper,workdir=mnt/work"
         _mount("overlay", "mnt/tree", "overlay", 0, options + (",userxattr" if uid else ""))

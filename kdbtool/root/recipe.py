@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kdbtool.errors import KdbtoolError
 
@@ -40,10 +41,11 @@ def load(version: str = DEFAULT_VERSION) -> Recipe:
     if version not in known():
         raise KdbtoolError(f"no root recipe for MIOpen {version}", why=f"known: {', '.join(known())}")
     with (_FOLDER / f"{version}.toml").open("rb") as file:
-        data = tomllib.load(file)
+        data: dict[str, Any] = tomllib.load(file)
     cures = data.pop("cures")
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
     return Recipe(
-        **{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()},
+        **fields,
         cure_links=cures["links"],
         cure_environment=cures["environment"],
     )

@@ -130,9 +130,8 @@ def write_repository(folder: Path, lock: Lock) -> None:
             raise KdbtoolError(
                 "no Debian package", where=folder / package.file, why=done.stderr.strip()[:200]
             )
-        stanzas.append(
-            f"{done.stdout.rstrip()}\nFilename: {package.file}\nSize: {package.size}\nSHA256: {package.sha256}\n"
-        )
+        where = f"Filename: {package.file}\nSize: {package.size}\nSHA256: {package.sha256}\n"
+        stanzas.append(f"{done.stdout.rstrip()}\n{where}")
     text = "\n".join(stanzas)
     dist = folder / "dists" / lock.suite
     binary = dist / "main" / "binary-amd64"
