@@ -1,0 +1,58 @@
+"""What a failed compilation leaves: its log, its source, and a script that runs it again.
+
+One folder per kernel in the log folder, `headers/` once beside them. Folders of an earlier run are
+removed first, so that what is there always belongs to the last run.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from kdbtool.errors import printable
+from kdbtool.rebuild.backend import Backend
+from kdbtool.rebuild.engine import Failure
+
+MAX_FOLDERS = 1000  # one wrong header fails every kernel; nobody reads more
+_OURS = re.compile(r"[0-9a-f]{12}-[A-Za-z0-9_.+-]+")
+
+
+def clear(folder: Path) -> None:
+    """Remove what an earlier run left in `folder`, and `folder` if nothing else is in it."""
+    if not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        if (
+            entry.is_dir()
+            and not entry.is_symlink()
+            and (entry.name == "headers" or _OURS.fullmatch(entry.name))
+        ):
+            shutil.rmtree(entry)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def save(folder: Path, failures: list[Failure], backend: Backend, headers: Mapping[str, bytes]) -> None:
+    """Write a folder per failure."""
+    if not failures:
+        return
+    shared = folder / "headers"
+    shared.mkdir(parents=True, exist_ok=True)
+    for name, text in headers.items():
+        (shared / name).write_bytes(text)
+    for failure in failures[:MAX_FOLDERS]:
+        task, outcome = failure.task, failure.outcome
+        here = folder / f"{task.digest[:12]}-{task.source}"
+        (here / "source").mkdir(parents=True, exist_ok=True)
+        (here / "source" / task.source).write_bytes(task.text)
+        reason = outcome.reason.code if outcome.reason else "unknown"
+        rows = "".join(f"  {printable(key.name)} {printable(key.args)}\n" for key in failure.keys)
+        (here / "log.txt").write_text(
+            f"{task.source} for {task.target}: {reason}: {outcome.detail}\n"
+            f"rows that lack it:\n{rows}\n{outcome.log}"
+        )
+        script = here / "reproduce.sh"
+        script.write_text(backend.reproduce(outcome))
+        script.chmod(0o755)

@@ -1,0 +1,208 @@
+"""Where a compiler runs: on this machine, or inside a root; bounded, without a shell, and killed whole.
+
+A worker process enters its place once (for a root: a mount namespace of its own with /proc, /dev and
+the work folder in it); each run then only forks, changes root and executes: about 2 ms. The worker
+itself never changes root, so it can still import and write to the caller's folders.
+
+A run has no standard input, no environment but `ENVIRONMENT`, an own session, its output in a
+file, and limits for memory and file sizes. It dies with the worker, and the worker with its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import select
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdbtool.errors import EXIT_PROBLEMS, KdbtoolError
+
+# Nothing of the caller's: CPATH, CCC_OVERRIDE_OPTIONS, HOME or a locale could change an object.
+# __DATE__ and __TIME__, should a source use them, are the epoch.
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LC_ALL": "C",
+    "HIP_PLATFORM": "amd",
+    "SOURCE_DATE_EPOCH": "0",
+}
+MAX_FILE = 128 << 20  # bytes that a compiler may write into one file; the largest object seen has 0.4 MB
+MAX_LOG = 64 << 10  # bytes of a compiler's output that are kept
+
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
+_PR_SET_PDEATHSIG = 1
+_INSIDE = "/mnt"  # where a root sees the work folder; every Debian root has it
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent() -> None:
+    """SIGKILL for this process when its parent ends (also by SIGKILL)."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run. `returncode` is subprocess's, None where the time limit ended it; `log` is cut to MAX_LOG."""
+
+    returncode: int | None
+    log: str
+
+
+class Place:
+    """This machine. Call `enter` once per worker process, then `run` as often as needed."""
+
+    root: Path | None = None
+
+    def __init__(self) -> None:
+        self.work = Path()
+
+    def __str__(self) -> str:
+        return "this machine"
+
+    def enter(self, work: Path) -> None:
+        """Get ready; `work` is the folder that every run starts in."""
+        self.work = work.absolute()
+
+    def outside(self, path: str) -> Path:
+        """A path as the compiler names it, as this process can open it."""
+        return Path(path) if path.startswith("/") else self.work / path
+
+    def _inside(self) -> str:
+        return str(self.work)
+
+    def run(
+        self, argv: Sequence[str], *, timeout: float, memory: int, output: str = ".log", split: bool = False
+    ) -> Ran:
+        """Run `argv`. `memory` limits address space (bytes). With `split` only standard output is kept."""
+        log = self.work / output
+        inside, root = self._inside(), self.root
+        environment = {**ENVIRONMENT, "TMPDIR": inside}
+
+        def prepare() -> None:  # in the child, before exec; the worker has no other threads
+            die_with_parent()
+            for what, limit in (
+                (resource.RLIMIT_AS, memory),
+                (resource.RLIMIT_FSIZE, MAX_FILE),
+                (resource.RLIMIT_CORE, 0),
+            ):
+                hard = resource.getrlimit(what)[1]
+                limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+                resource.setrlimit(what, (limit, limit))
+            if root is not None:
+                os.chroot(root)
+            os.chdir(inside)
+
+        with log.open("wb") as file:
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.DEVNULL if split else subprocess.STDOUT,
+                    env=environment,
+                    preexec_fn=prepare,
+                    start_new_session=True,
+                )
+            except (OSError, subprocess.SubprocessError) as error:
+                return Ran(127, f"cannot run {argv[0]}: {error}")
+        ended = _wait(process, timeout)
+        return Ran(process.returncode if ended else None, _text(log))
+
+
+class Root(Place):
+    """A folder with another system in it. Needs root rights or user namespaces, as `kdbtool root` does."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root: Path = root.absolute()
+
+    def __str__(self) -> str:
+        return f"root {self.root}"
+
+    def enter(self, work: Path) -> None:
+        """A mount namespace of this process alone; nothing of it is left when the process ends."""
+        super().enter(work)
+        user, group = os.getuid(), os.getgid()
+        if user != 0:
+            self._call("unshare", _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+            Path("/proc/self/setgroups").write_text("deny")
+            Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+            Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+        else:
+            self._call("unshare", _libc.unshare(_CLONE_NEWNS))
+        self._mount(None, "/", _MS_REC | _MS_PRIVATE)
+        for source, target in (("/proc", "/proc"), ("/dev", "/dev"), (str(self.work), _INSIDE)):
+            self._mount(source, f"{self.root}{target}", _MS_BIND | _MS_REC)
+
+    def _inside(self) -> str:
+        return _INSIDE
+
+    def _mount(self, source: str | None, target: str, flags: int) -> None:
+        code = _libc.mount(
+            source.encode() if source else None, target.encode(), None, ctypes.c_ulong(flags), None
+        )
+        self._call(f"mount {target}", code)
+
+    def _call(self, what: str, code: int) -> None:
+        if code != 0:
+            raise KdbtoolError(
+                "cannot enter the root",
+                where=self.root,
+                why=f"{what}: {os.strerror(ctypes.get_errno())}",
+                hint="kdbtool root check says what is missing; --root none uses this machine's compiler",
+                exit_code=EXIT_PROBLEMS,
+            )
+
+    def outside(self, path: str) -> Path:
+        """Links are followed as inside the root: an absolute one begins at the root."""
+        if not path.startswith("/"):
+            return self.work / path
+        rest, here, hops = path.split("/"), self.root, 0
+        rest.reverse()
+        while rest:
+            part = rest.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                here = here.parent if here != self.root else here
+                continue
+            step = here / part
+            if step.is_symlink() and (hops := hops + 1) < 40:
+                link = str(step.readlink())
+                here = self.root if link.startswith("/") else here
+                rest += reversed(link.split("/"))
+            else:
+                here = step
+        return here
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float) -> bool:
+    """Wait for `process`, then kill what is left of its session; False when time ran out."""
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        ended = bool(select.select([pidfd], [], [], timeout)[0])
+    finally:
+        os.close(pidfd)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # not yet reaped, so the number is still its own
+        process.wait()
+    return ended
+
+
+def _text(log: Path) -> str:
+    with log.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= MAX_LOG:
+            data = file.read()
+        else:  # the first error explains the rest; the end says how it went out
+            head = file.read(MAX_LOG * 3 // 4)
+            file.seek(size - MAX_LOG // 4)
+            data = head + f"\n[... {size - MAX_LOG} bytes left out ...]\n".encode() + file.read()
+    return data.decode("utf-8", "replace")
