@@ -22,7 +22,17 @@ def check_object(data: bytes, arch: str | None, expected_target: str | None = No
     try:
         found = parse(data, arch)
     except CodeObjectError as error:
-        return [Finding(BY_CODE[error.code], error.text)]
+        return [damage_finding(error)]
+    return check_parsed(found, arch, expected_target)
+
+
+def damage_finding(error: CodeObjectError) -> Finding:
+    """The finding that stands for bytes which do not parse."""
+    return Finding(BY_CODE[error.code], error.text)
+
+
+def check_parsed(found: CodeObject, arch: str | None, expected_target: str | None = None) -> list[Finding]:
+    """`check_object` for an object that is parsed already."""
     if found.elf_class != 64 or not found.little_endian:
         order = "little" if found.little_endian else "big"
         return [Finding(Code.ELF_CLASS, f"{found.elf_class}-bit {order}-endian")]

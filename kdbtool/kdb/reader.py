@@ -1,0 +1,213 @@
+"""Reading a kernel database row by row: memory stays flat, blobs come when asked for.
+
+A live `.ukdb` is read in batches of a few hundred rows, each its own short transaction, so that a
+writer is never kept waiting; a row that a writer replaced meanwhile is reported, not guessed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from kdbtool.errors import EXIT_PROBLEMS, KdbtoolError, printable
+from kdbtool.kdb import sqlite as lite
+from kdbtool.kdb.blob import unpack
+from kdbtool.kdb.identify import Kind, identify
+from kdbtool.kdb.names import KdbName, parse_name
+
+BATCH = 256
+PROVENANCE_TABLE = "kdbtool_provenance"
+COLUMNS = ("id", "kernel_name", "kernel_args", "kernel_blob", "kernel_hash", "uncompressed_size")
+PRAGMAS = ("page_size", "page_count", "freelist_count", "user_version", "application_id", "encoding")
+NEEDED = ("kernel_name", "kernel_args", "kernel_blob")
+
+
+class RowGone(KdbtoolError):
+    """A writer replaced the row between its key and its blob."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row; `name` and `args` are the exact bytes of the key. Sizes in bytes.
+
+    `uncompressed_size` is -1 where the column holds no number. `key_is_text` is False where SQLite
+    would not find the row by the text of its key (stored as a blob, a number or NULL, or with a NUL in it).
+    """
+
+    rowid: int
+    name: bytes
+    args: bytes
+    hash: str
+    uncompressed_size: int
+    blob_size: int
+    key_is_text: bool
+    _reader: KdbReader = field(repr=False, compare=False)
+
+    def blob(self) -> bytes:
+        """The blob as stored, read now."""
+        return self._reader.blob(self.rowid)
+
+    def object(self) -> bytes:
+        """The code object, decompressed and compared with its hash; KdbtoolError when damaged."""
+        data, findings = unpack(self.blob(), self.hash, self.uncompressed_size)
+        for found in findings:
+            if data is None or found.is_problem:
+                where = f"{self._reader.path}: row {self.rowid} {printable(self.name)}"
+                why = f"{found.code.reason} ({found.detail})"
+                raise KdbtoolError("damaged row", where=where, why=why, hint="kdbtool verify", exit_code=1)
+        assert data is not None
+        return data
+
+
+class KdbReader:
+    """An open kernel database. A context manager; iterating gives Row after Row in the order of rowids."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.path: Path = kind.path
+        self.name: KdbName | None = parse_name(kind.path)
+        with lite.reading(self.path):
+            self.db: sqlite3.Connection = lite.connect(self.path, immutable=kind.immutable)
+            try:
+                self.tables = lite.tables(self.db)
+                info = self.db.execute("PRAGMA table_info(kern_db)").fetchall()
+                self.columns = tuple(row[1].decode("utf-8", "backslashreplace") for row in info)
+            except BaseException:
+                self.db.close()
+                raise
+
+    def __enter__(self) -> KdbReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.db.close()
+
+    def __len__(self) -> int:
+        with lite.reading(self.path):
+            return int(self.db.execute("SELECT count(*) FROM kern_db").fetchone()[0])
+
+    def __iter__(self) -> Iterator[Row]:
+        for missing in NEEDED:
+            if missing not in self.columns:
+                raise KdbtoolError(f"the table kern_db has no column {missing}", where=self.path)
+        digest = "kernel_hash" if "kernel_hash" in self.columns else "NULL"
+        size = "uncompressed_size" if "uncompressed_size" in self.columns else "NULL"
+        # No value comes from outside: the two names above are ours.
+        query = (
+            "SELECT rowid, kernel_name, kernel_args, length(kernel_blob), "
+            f"{digest}, {size}, typeof(kernel_name), typeof(kernel_args) "
+            "FROM kern_db WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        )
+        last = -(1 << 63)
+        while True:
+            with lite.reading(self.path):
+                batch = self.db.execute(query, (last, BATCH)).fetchall()
+            for rowid, name, args, length, found, declared, *types in batch:
+                name, args = _bytes(name), _bytes(args)
+                yield Row(
+                    rowid=rowid,
+                    name=name,
+                    args=args,
+                    hash=_bytes(found).decode("utf-8", "backslashreplace"),
+                    uncompressed_size=declared if isinstance(declared, int) else -1,
+                    blob_size=length if isinstance(length, int) else 0,
+                    key_is_text=types == [b"text", b"text"] and b"\0" not in name and b"\0" not in args,
+                    _reader=self,
+                )
+            if len(batch) < BATCH:
+                return
+            last = batch[-1][0]
+
+    def keys(self) -> Iterator[tuple[bytes, bytes]]:
+        """(name, args) of every row, without touching a blob where there is an index on the key."""
+        after = ""
+        values: tuple[object, ...] = ()
+        if self.has_index:
+            # A page at a time along the index, each its own transaction.
+            while True:
+                query = (
+                    "SELECT kernel_name, kernel_args FROM kern_db "
+                    f"{after} ORDER BY kernel_name, kernel_args LIMIT {BATCH}"
+                )
+                with lite.reading(self.path):
+                    batch = self.db.execute(query, values).fetchall()
+                yield from ((_bytes(n), _bytes(a)) for n, a in batch)
+                if len(batch) < BATCH:
+                    return
+                if any(not isinstance(v, bytes) for v in batch[-1]):
+                    break  # a key that is no text: its type is lost, so go the long way
+                after = "WHERE (kernel_name, kernel_args) > (CAST(? AS TEXT), CAST(? AS TEXT))"
+                values = tuple(batch[-1])
+        else:
+            yield from ((row.name, row.args) for row in self)
+
+    @property
+    def has_index(self) -> bool:
+        """Whether some unique index covers exactly the key."""
+        with lite.reading(self.path):
+            for row in self.db.execute("PRAGMA index_list(kern_db)").fetchall():
+                if row[2] != 1 or row[4] != 0:
+                    continue
+                parts = self.db.execute(
+                    "SELECT name FROM pragma_index_info(?)", (row[1].decode(),)
+                ).fetchall()
+                if [p[0] for p in parts] == [b"kernel_name", b"kernel_args"]:
+                    return True
+        return False
+
+    def blob(self, rowid: int) -> bytes:
+        """The blob of one row as stored."""
+        with lite.reading(self.path):
+            found = self.db.execute("SELECT kernel_blob FROM kern_db WHERE rowid = ?", (rowid,)).fetchone()
+        if found is None:
+            raise RowGone(
+                f"row {rowid} is gone",
+                where=self.path,
+                why="a writer replaced it meanwhile",
+                hint="run it again",
+                exit_code=EXIT_PROBLEMS,
+            )
+        return _bytes(found[0])
+
+    def pragma(self, name: str) -> str:
+        """The value of a PRAGMA of the closed list PRAGMAS, as text."""
+        if name not in PRAGMAS:
+            raise ValueError(name)
+        with lite.reading(self.path):
+            value = self.db.execute(f"PRAGMA {name}").fetchone()[0]
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def provenance(self) -> dict[str, str] | None:
+        """What the writer said about the file (docs/kdb-format.md), None when there is no such table."""
+        if PROVENANCE_TABLE not in self.tables:
+            return None
+        with lite.reading(self.path):
+            rows = self.db.execute(f"SELECT key, value FROM {PROVENANCE_TABLE} LIMIT 1000").fetchall()
+        return {_text(k): _text(v) for k, v in rows}
+
+
+def open_kdb(path: str | Path) -> KdbReader:
+    """The kernel database `path`, open for reading; KdbtoolError (exit 2) saying what it is instead."""
+    kind = identify(path)
+    if not kind.is_kdb:
+        raise kind.error()
+    return KdbReader(kind)
+
+
+def _bytes(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return b"" if value is None else str(value).encode()
+
+
+def _text(value: object) -> str:
+    return _bytes(value).decode("utf-8", "backslashreplace")

@@ -1,0 +1,94 @@
+"""Opening somebody else's SQLite file: read-only, bounded, and without a lock that a writer can feel.
+
+A file in WAL mode needs `-shm` and `-wal` beside it, which SQLite makes where it may. Where it may
+not (a folder that is not writable) and no `-wal` exists, the file is opened with `immutable=1`:
+SQLite then takes no locks and reads the main file alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from kdbtool.errors import KdbtoolError
+
+HEADER_MAGIC = b"SQLite format 3\0"
+HEADER_SIZE = 100
+BUSY_SECONDS = 5.0
+MAX_VALUE = 256 << 20  # bytes of one blob or text, and of one declared object
+
+
+def side_files(path: Path) -> dict[str, int]:
+    """{"-wal": size in bytes, ...} of the side files that exist and hold something."""
+    found = {}
+    for suffix in ("-wal", "-journal"):
+        with contextlib.suppress(OSError):
+            size = Path(f"{os.fspath(path)}{suffix}").stat().st_size
+            if size:
+                found[suffix] = size
+    return found
+
+
+def needs_immutable(path: Path, header: bytes) -> bool:
+    """Whether a plain read-only connection cannot work: WAL mode, folder not writable, no -wal."""
+    wal = header[18:20] == b"\2\2"
+    return (
+        wal
+        and not os.access(path.parent if path.parent.parts else Path(), os.W_OK)
+        and not os.path.lexists(f"{os.fspath(path)}-wal")
+    )
+
+
+def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
+    """A read-only connection in autocommit mode that gives text as bytes and trusts no schema."""
+    uri = "file:" + quote(os.fsencode(path.absolute())) + "?mode=ro" + ("&immutable=1" if immutable else "")
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+    db.text_factory = bytes
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
+    db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    db.execute("PRAGMA trusted_schema=OFF")
+    db.execute("PRAGMA cell_size_check=ON")
+    return db
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """SQLite's errors as one line."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise sqlite_error(path, error) from None
+
+
+def sqlite_error(path: Path, error: sqlite3.Error) -> KdbtoolError:
+    """One line for an error of SQLite while reading `path`."""
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return KdbtoolError(
+            "the database is locked", where=path, why="a writer holds it", hint="run it again", exit_code=1
+        )
+    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
+        return KdbtoolError(
+            "SQLite cannot open it here",
+            where=path,
+            why="it is in WAL mode and its folder is not writable",
+            hint="copy it, with its -wal file, to a folder of yours",
+        )
+    text = str(error) or type(error).__name__
+    return KdbtoolError(
+        "damaged database", where=path, why=text, hint="get the file again from where it came"
+    )
+
+
+def tables(db: sqlite3.Connection) -> dict[str, str]:
+    """{name: CREATE statement} of the ordinary tables (no views, no virtual tables)."""
+    found = {}
+    for name, sql in db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"):
+        text = (sql or b"").decode("utf-8", "backslashreplace")
+        if not text.upper().startswith("CREATE VIRTUAL"):
+            found[name.decode("utf-8", "backslashreplace")] = text
+    return found
