@@ -19,7 +19,15 @@ from kdbtool.root import enter, recipe
 from kdbtool.root.paths import MARKER, default_root
 from kdbtool.root.recipe import DEFAULT_VERSION, Recipe
 
-__all__ = ["DEFAULT_VERSION", "Root", "default_root", "is_complete", "locate_miopen", "open_root"]
+__all__ = [
+    "DEFAULT_VERSION",
+    "Root",
+    "choose_root",
+    "default_root",
+    "is_complete",
+    "locate_miopen",
+    "open_root",
+]
 
 _MARKER_LIMIT = 1 << 20
 _SONAMES = ("libMIOpen.so.1", "libMIOpen.so")
@@ -76,6 +84,30 @@ def open_root(path: Path) -> Root:
     version = marker.get("miopen")
     known = version if isinstance(version, str) and version in recipe.known() else DEFAULT_VERSION
     return Root(path.resolve(), recipe.load(known), marker.get("cures") is not False)
+
+
+def choose_root(option: str | None, *, simulated: bool, version: str = DEFAULT_VERSION) -> Root | None:
+    """Which root a program runs in; None: none, it runs on this machine as it is.
+
+    `option` is the value of --root. A root that is named (there or in $KDBTOOL_ROOT) is entered.
+    Unasked, one is entered only for a simulated run on a machine whose loader finds no libMIOpen: a
+    program on a real GPU has brought its own. KdbtoolError when the default root is wanted and not made.
+    """
+    if option == "none":
+        return None
+    if option:
+        return open_root(Path(option).absolute())
+    if os.environ.get("KDBTOOL_ROOT"):
+        return open_root(default_root(version))
+    if not simulated or locate_miopen() is not None:
+        return None
+    path = default_root(version)
+    if not is_complete(path):
+        raise KdbtoolError(
+            f"this machine has no libMIOpen, and no root at {path}",
+            hint="run: kdbtool root make (or say --root none when the program brings its own MIOpen)",
+        )
+    return open_root(path)
 
 
 def _library_in(root: Path) -> Path | None:

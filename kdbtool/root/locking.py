@@ -131,8 +131,9 @@ def write_repository(folder: Path, lock: Lock) -> None:
                 "no Debian package", where=folder / package.file, why=done.stderr.strip()[:200]
             )
         where = f"Filename: {package.file}\nSize: {package.size}\nSHA256: {package.sha256}\n"
-        stanzas.append(f"{done.stdout.rstrip()}\n{where}")
-    text = "\n".join(stanzas)
+        # debootstrap takes note of a package at the empty line behind it, of the last one too.
+        stanzas.append(f"{done.stdout.rstrip()}\n{where}\n")
+    text = "".join(stanzas)
     dist = folder / "dists" / lock.suite
     binary = dist / "main" / "binary-amd64"
     binary.mkdir(parents=True, exist_ok=True)
