@@ -62,7 +62,7 @@ def repair(name: bytes, args: bytes, arch: str | None) -> tuple[bytes, bytes]:
         bare = value.partition(":")[0]
         if bare:
             args = options + MCPU + bare.encode("ascii")
-    elif arch and language(source) != "mlir" and MCPU not in args:
+    elif arch and language(source) != "mlir" and MCPU.strip() not in args:
         args += MCPU + arch.encode("ascii")
     return stem + SUFFIX, args
 

@@ -2,8 +2,8 @@
 
 A MIOpen up to 7.2 exports each embedded text as the array MIOPEN_KERNEL_<NAME>, a header as
 MIOPEN_KERNEL_<NAME>_INCLUDE, each with a 64-bit ..._SIZE (addkernels/addkernels.cpp); NAME is the file's
-name in capitals without its extension. The extension comes from the file names in the library and its kernel texts,
-from the known lists, at last from the text itself; what stays unsure is an error, not a guess.
+name in capitals without its extension. The extension comes from the file names in the library and its
+kernel texts, from the known lists, at last from the text itself; what stays unsure is an error, not a guess.
 """
 
 from __future__ import annotations

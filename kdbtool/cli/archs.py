@@ -1,0 +1,51 @@
+"""`--arch A[:CU]|native|all`, resolved: one meaning for every command that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kdbtool.errors import KdbtoolError
+from kdbtool.miopen.keys import is_arch
+
+
+def wanted_archs(values: Iterable[str] | None) -> set[str] | None:
+    """Bare architectures, None for all. `native` asks the devices present and fails where it cannot."""
+    if values is None:
+        return None
+    out: set[str] = set()
+    for value in values:
+        arch, colon, cu = value.partition(":")
+        if value == "all":
+            return None
+        if value == "native":
+            out |= _native()
+        elif is_arch(arch) and (not colon or (cu.isdecimal() and 0 < int(cu) <= 4096)):
+            out.add(arch)
+        else:
+            raise KdbtoolError(
+                f"not an architecture: {value[:40]}",
+                where="--arch",
+                why="expected one such as gfx1030 or gfx1030:36, native, or all",
+            )
+    return out
+
+
+def _native() -> set[str]:
+    hint = "name the architecture instead, such as --arch gfx1030"
+    try:
+        from hip import hip
+    except Exception as error:  # hip-python loads the HIP runtime on import, which fails in its own ways
+        raise KdbtoolError(
+            "cannot ask for the devices present", where="--arch native", why=str(error)[:100], hint=hint
+        ) from None
+    status, count = hip.hipGetDeviceCount()
+    found = set()
+    for device in range(count if int(status) == 0 else 0):
+        properties = hip.hipDeviceProp_t()
+        (status,) = hip.hipGetDeviceProperties(properties, device)
+        arch = bytes(properties.gcnArchName).partition(b"\0")[0].decode("ascii", "replace").partition(":")[0]
+        if int(status) == 0 and is_arch(arch):
+            found.add(arch)
+    if not found:
+        raise KdbtoolError("no AMD GPU is present", where="--arch native", hint=hint)
+    return found
