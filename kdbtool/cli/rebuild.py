@@ -159,7 +159,13 @@ def _miopen(text: str | None) -> tuple[Path | None, str | None]:
 
 def _release(manifest: Manifest, asked: str | None, library: Path | None, args: argparse.Namespace) -> str:
     """The MIOpen that the rows are for; a library of another release is refused."""
-    have = asked or (resolve(str(library)).rocm if library is not None else None)
+    have = asked
+    if (
+        have is None
+        and library is not None
+        and (manifest.miopen is None or args.allow_changed or args.allow_unknown)
+    ):
+        have = resolve(str(library)).rocm  # else equal hashes say enough, and reading it again takes a second
     if manifest.miopen is not None and have is not None and not _same(manifest.miopen, have):
         if not args.allow_changed:
             raise KdbtoolError(

@@ -131,10 +131,11 @@ class Clang(Backend):
             handle = os.open(self.place.work / OBJECT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             return None, Reason.BAD_OBJECT, f"no output file ({error.strerror})"
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
+            os.close(handle)
+            return None, Reason.BAD_OBJECT, "the output is no file, or too large"
         with os.fdopen(handle, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
-                return None, Reason.BAD_OBJECT, "the output is no file or too large"
             code = file.read(MAX_FILE)
         return (code, None, "") if code else (None, Reason.BAD_OBJECT, "the output file is empty")
 
