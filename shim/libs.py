@@ -1,0 +1,32 @@
+"""Where the built C parts are: the recorder and the simulated device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kdbtool.errors import KdbtoolError
+
+HINT = "build it: pip install . (in the tree: python3 setup.py build_ext --inplace)"
+
+
+def lib_dir() -> Path:
+    """Folder of all built libraries; it need not exist."""
+    return Path(__file__).resolve().parent / "lib"
+
+
+def recorder() -> Path:
+    """The preload library; KdbtoolError when it is not built."""
+    return _built(lib_dir() / "libkdbshim.so", "the recorder")
+
+
+def simgpu_dir(major: int = 6, *, lib_dir: Path | None = None) -> Path:
+    """Folder of the simulated device for one HIP ABI; KdbtoolError when it is not built."""
+    folder = (lib_dir or Path(__file__).resolve().parent / "lib") / "simgpu" / str(major)
+    _built(folder / f"libamdhip64.so.{major}", "the simulated device")
+    return folder
+
+
+def _built(path: Path, what: str) -> Path:
+    if not path.is_file():
+        raise KdbtoolError(f"{what} is not built", where=path, hint=HINT)
+    return path
