@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kdbtool.errors import KdbtoolError, from_oserror
 from kdbtool.miopen.elfread import Library, Symbol
+from kdbtool.miopen.embed import NotEmbeddable, embed
 from kdbtool.miopen.keys import is_source
 from kdbtool.miopen.versions import (
     MiopenBuild,
@@ -122,7 +123,8 @@ def from_directory(path: Path) -> SourceSet:
     """The kernel sources of a folder: an unpacked MIOpen tree, or files of any layout.
 
     Symbolic links are not followed. In a MIOpen tree only src/kernels and src/composable_kernel are read. Two
-    different files of one name are an error.
+    different files of one name are an error. The texts are those that MIOpen's build would embed: the
+    includes of .cl and .s files are put in place.
     """
     if not path.is_dir():
         raise KdbtoolError(
@@ -153,15 +155,19 @@ def from_directory(path: Path) -> SourceSet:
                     )
                 place = os.path.relpath(os.path.join(folder, name), path)  # noqa: PTH118
                 have = texts.setdefault(name, (text, place))
-                if have[0] != text:
+                # In a tree src/kernels comes first: MIOpen's build takes its copies.
+                if have[0] != text and (
+                    len(roots) == 1 or root == roots[0] or not _under(have[1], roots[0], path)
+                ):
                     raise KdbtoolError(
                         f"two different files named {name}",
                         where=path,
                         why=f"{have[1]} and {place}",
                         hint="leave one of them",
                     )
-    kernels = {n: t for n, (t, _) in sorted(texts.items()) if n.endswith(KERNEL_SUFFIXES)}
-    headers = {n: t for n, (t, _) in sorted(texts.items()) if n.endswith(HEADER_SUFFIXES)}
+    raw = {name: text for name, (text, _) in sorted(texts.items())}
+    kernels = {n: _as_embedded(n, t, raw) for n, t in raw.items() if n.endswith(KERNEL_SUFFIXES)}
+    headers = {n: _as_embedded(n, t, raw) for n, t in raw.items() if n.endswith(HEADER_SUFFIXES)}
     if not kernels:
         raise KdbtoolError(
             "no kernel source in the folder",
@@ -278,6 +284,18 @@ def _includes(text: bytes) -> set[str] | None:
 def _text(library: Library, pattern: re.Pattern[bytes]) -> str | None:
     match = next(library.search(pattern), None)
     return match[1].decode("ascii") if match else None
+
+
+def _as_embedded(name: str, text: bytes, files: dict[str, bytes]) -> bytes:
+    """The text as a library has it; unchanged where an include is missing: a compiler will tell."""
+    try:
+        return embed(name, text, files)
+    except NotEmbeddable:
+        return text
+
+
+def _under(place: str, root: Path, base: Path) -> bool:
+    return (base / place).is_relative_to(root)
 
 
 def _read_regular(path: Path) -> bytes | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kdbtool.errors import KdbtoolError
+from kdbtool.miopen.embed import NotEmbeddable, embed
 from kdbtool.miopen.sources import SourceSet, build_of_library, from_directory, from_library
 from kdbtool.miopen.versions import resolve
 
@@ -198,11 +199,56 @@ def test_debians_library_has_133_kernels_and_171_headers(root: Path) -> None:
 
 def test_a_flat_folder_is_a_source_set(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    (tmp_path / "k.s").write_text('.include "k.inc"\n')
+    (tmp_path / "k.s").write_text('.text\n.include "k.inc"\n')
     (tmp_path / "sub" / "k.inc").write_text("\n")
     (tmp_path / "README").write_text("no kernel")
     sources = from_directory(tmp_path)
-    assert list(sources.kernels) == ["k.s"] and sources.headers_of("k.s") == ["k.inc"]
+    assert sources.kernels == {"k.s": b".text\n\n\n"} and list(sources.headers) == ["k.inc"]
+
+
+FILES = {
+    "a.inc": b"A\n",
+    "deep.inc": b'  .INCLUDE "a.inc"\n',
+    "loop.inc": b'.include "loop.inc"\n',
+    "a.h": b"H",
+    "bomb.h": b'#include "bomb2.h"\n' * 64,
+    "bomb2.h": b"x" * 100_000,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "want"),
+    [
+        ("k.s", b'\n\n.include "deep.inc"\nB', b"A\n\n\nB"),
+        ("k.s", b"", b""),
+        ("k.cl", b'#include "x/a.h"\n#include <a.h>\n', b"H\nH\n"),
+        ("k.cl", b'# include "a.h"', b'# include "a.h"'),  # addkernels knows the plain spelling only
+        ("k.cl", b'//inliner-include-optional\n#include "none.h"\nB', b"B"),
+        ("k.cpp", b'\n#include "a.h"\r\n', b'#include "a.h"\r\n'),
+        ("a.inc", b'\n.include "a.inc"', b'\n.include "a.inc"'),
+    ],
+)
+def test_a_file_is_embedded_as_miopens_build_does(name: str, text: bytes, want: bytes) -> None:
+    assert embed(name, text, FILES) == want
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("k.s", b'.include "none.inc"'),
+        ("k.s", b".include <a.inc>"),
+        ("k.cl", b"#include"),
+        ("k.cl", b'#include "a.h'),
+        ("k.s", b'.include "loop.inc"'),
+        ("k.cl", b'#include "bomb.h"\n' * 64),
+    ],
+)
+def test_a_file_that_cannot_be_embedded_stays_as_it_is(name: str, text: bytes, tmp_path: Path) -> None:
+    with pytest.raises(NotEmbeddable):
+        embed(name, text, FILES)
+    for other, data in {**FILES, name: text}.items():
+        (tmp_path / other).write_bytes(data)
+    assert from_directory(tmp_path).kernels[name] == text
 
 
 def test_of_a_miopen_tree_only_the_kernels_are_read(tmp_path: Path) -> None:
@@ -212,6 +258,18 @@ def test_of_a_miopen_tree_only_the_kernels_are_read(tmp_path: Path) -> None:
         path.write_text(name)
     sources = from_directory(tmp_path)
     assert (list(sources.kernels), list(sources.headers)) == (["a.cl"], ["b.hpp"])
+
+
+def test_in_a_tree_the_copy_in_src_kernels_wins(tmp_path: Path) -> None:
+    for name in ("src/kernels/b.hpp", "src/kernels/a.cl", "src/composable_kernel/x/b.hpp"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    assert from_directory(tmp_path).headers == {"b.hpp": b"src/kernels/b.hpp"}
+    (tmp_path / "src/kernels/sub").mkdir()
+    (tmp_path / "src/kernels/sub/b.hpp").write_text("third")
+    with pytest.raises(KdbtoolError, match=r"two different files named b\.hpp"):
+        from_directory(tmp_path)
 
 
 def test_links_pipes_and_bad_names_are_not_followed(tmp_path: Path) -> None:
