@@ -120,6 +120,8 @@ def _make(
             notes.append(
                 "no source hashes: name the library with --miopen PATH or the sources with --sources DIR"
             )
+    if report.unbuilt and build is not None and build.path is None:
+        notes.append("unbuilt by the kernel list of a release: --miopen PATH takes the library's own")
     report.doubled = sum(1 for variant in manifest.variants() if len(variant.spellings) > 1)
     if not report.distinct:
         notes.append("the input has no row, the manifest is empty")
