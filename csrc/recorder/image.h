@@ -1,0 +1,15 @@
+/* What a module is made of. */
+#ifndef KDB_IMAGE_H
+#define KDB_IMAGE_H
+#include "internal.h"
+
+struct kdb_image {
+    uint8_t md5[16];
+    uint64_t size;   /* 0: could not be read; md5 is 0 then */
+    char target[64]; /* "gfx906:sramecc+:xnack-", or empty */
+};
+
+void kdb_image_in_memory(struct kdb_image *image, const void *memory, unsigned char *scratch, size_t room);
+void kdb_image_in_file(struct kdb_image *image, const char *path, unsigned char *scratch, size_t room);
+
+#endif

@@ -1,0 +1,247 @@
+/* The recorder inside: what its files share.
+ *
+ * A hook does three things: find the real function (resolve.c), call it with the host's own
+ * arguments, and write down what happened (writer.c) between kdb_enter and kdb_leave. Nothing of
+ * ours is on during the real call, so hooks nest and exceptions pass through. Nothing here
+ * allocates from the host's heap, takes a lock, or prints (but see kdb_say). */
+#ifndef KDB_INTERNAL_H
+#define KDB_INTERNAL_H
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#include "trace_format.h"
+
+/* Exported, and not preemptible from inside: the thunks jump straight to it. */
+#define KDB_EXPORT __attribute__((visibility("protected")))
+#define KDB_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+struct kdb_dim3 {
+    uint32_t x, y, z;
+};
+struct kdb_perf { /* miopenConvAlgoPerf_t */
+    int algorithm;
+    float time;
+    size_t memory;
+};
+struct kdb_solution { /* miopenConvSolution_t */
+    float time;
+    size_t workspace;
+    uint64_t id;
+    int algorithm;
+};
+
+enum kdb_library { KDB_LIB_HIP, KDB_LIB_MIOPEN, KDB_LIB_SQLITE, KDB_LIBRARIES };
+enum kdb_hook {
+#define KDB_HOOK(library, need, name, params, result) KDB_##name,
+#include "hooks.def"
+#undef KDB_HOOK
+    KDB_HOOKS
+};
+#define KDB_HOOK(library, need, name, params, result) typedef result(*kdb_fn_##name) params;
+#include "hooks.def"
+#undef KDB_HOOK
+#define KDB_HOOK(library, need, name, params, result) KDB_EXPORT result name params;
+#include "hooks.def"
+#undef KDB_HOOK
+
+/* What a hook returns when there is no real function: the library's own "unknown error". */
+enum { KDB_ERROR_HIP = 999, KDB_ERROR_MIOPEN = 7, KDB_ERROR_SQLITE = 1 };
+
+/* ---- resolve.c ---- */
+struct kdb_caller { /* calls that come out of [low, high) go to `real` */
+    struct kdb_caller *next;
+    uintptr_t low, high;
+    void *real;
+    uint32_t epoch;
+};
+struct kdb_object { /* a loaded library or program */
+    uintptr_t low, high;
+    const char *path; /* "" for the program itself */
+    const void *dynamic;
+    uintptr_t base;
+    uint8_t build_id[32];
+    uint32_t build_id_bytes;
+};
+enum { KDB_SLOTS = 4 }; /* libraries whose function a dlsym can give out apart, per hook */
+extern const char *const kdb_hook_names[KDB_HOOKS];
+extern const uint8_t kdb_hook_library[KDB_HOOKS];
+extern _Atomic(struct kdb_caller *) kdb_callers[KDB_HOOKS];
+extern _Atomic uint32_t kdb_epoch; /* counted up when a library may have gone */
+extern _Atomic(void *) kdb_slot_real[KDB_HOOKS * KDB_SLOTS];
+extern _Thread_local _Atomic(void *) *kdb_forced; /* set by a thunk: this slot, not the caller's */
+void *kdb_resolve(enum kdb_hook hook, const void *caller);
+bool kdb_object_at(const void *address, struct kdb_object *object);
+void *kdb_symbol_at(const void *address, const char *name); /* in the object that has `address` */
+void *kdb_dlsym(void *handle, const char *name);            /* the real one; our own address is NULL */
+bool kdb_is_ours(const void *address);
+void *kdb_thunk_for(const char *name, void *real); /* NULL: not a hook, or no slot left */
+
+static inline void *kdb_real(enum kdb_hook hook, const void *caller) {
+    _Atomic(void *) *slot = kdb_forced;
+    if (KDB_UNLIKELY(slot != NULL) && (size_t)(slot - kdb_slot_real) / KDB_SLOTS == (size_t)hook) {
+        kdb_forced = NULL;
+        return atomic_load_explicit(slot, memory_order_relaxed);
+    }
+    uint32_t epoch = atomic_load_explicit(&kdb_epoch, memory_order_acquire);
+    for (struct kdb_caller *c = atomic_load_explicit(&kdb_callers[hook], memory_order_acquire); c;
+         c = c->next)
+        if ((uintptr_t)caller - c->low < c->high - c->low && c->epoch == epoch)
+            return c->real;
+    return kdb_resolve(hook, caller);
+}
+/* The real function for whoever called this hook; NULL if there is none. */
+#define KDB_REAL(name) ((kdb_fn_##name)kdb_real(KDB_##name, __builtin_return_address(0)))
+
+/* ---- map.c: from an address or a hash to a small value, without locks ---- */
+struct kdb_map {
+    uint32_t value_bytes;
+    _Atomic(void *) level[10];
+};
+bool kdb_map_get(struct kdb_map *map, uint64_t key, void *value);
+void kdb_map_set(struct kdb_map *map, uint64_t key, const void *value);
+void kdb_map_drop(struct kdb_map *map, uint64_t key);
+uint64_t kdb_hash(uint64_t seed, const void *data, size_t bytes);
+struct kdb_id { /* an id, and the trace (process) that it belongs to */
+    uint32_t id, generation;
+};
+
+/* ---- writer.c ---- */
+enum { KDB_SHAPES = 512, KDB_SCRATCH = 65536 };
+struct kdb_shape_slot {
+    const void *function;
+    uint32_t epoch, id;
+    struct kdbt_shape shape; /* `kernel` is 0 here */
+};
+struct kdb_thread {
+    uint32_t generation, number, tid, sequence;
+    struct kdbt_block *block;
+    unsigned char *at, *end; /* where the next record goes */
+    struct kdbt_record *run; /* launches still being added; NULL if none */
+    uint64_t run_ticks;      /* of the last launch, shifted */
+    uint64_t clock_ticks;    /* of the last clock record */
+    uint32_t block_bytes;    /* the next block's */
+    uint32_t key_id, key_name_bytes, key_args_bytes;
+    const unsigned char *key; /* the last key's bytes, in the block */
+    struct kdb_shape_slot shapes[KDB_SHAPES];
+    unsigned char scratch[KDB_SCRATCH];
+};
+/* Wiped in a forked child (MADV_WIPEONFORK), so that a child finds phase 0 and no file. */
+struct kdb_process {
+    _Atomic uint32_t phase; /* 0 no file yet, 1 being made, 2 recording, 3 off */
+    _Atomic uint32_t generation;
+    _Atomic uint32_t ids, threads;
+    _Atomic uint64_t file_end;
+    struct kdbt_header *header;
+    uint64_t device, inode;
+    _Atomic uint32_t said[KDB_LIBRARIES]; /* facts of that library are written */
+    _Atomic uint32_t devices_said;
+    _Atomic uint32_t api[KDB_HOOKS];
+    char file[256];
+};
+extern struct kdb_process *kdb_process;
+extern _Atomic uint32_t kdb_mode; /* 0 not looked at, 1 inert, 2 active */
+extern _Thread_local struct kdb_thread *kdb_self;
+extern _Thread_local _Atomic bool kdb_busy;
+struct kdb_thread *kdb_enter_slowly(void);
+void kdb_drop(void); /* count an event that is lost */
+uint32_t kdb_new_id(void);
+/* Append a record of up to three parts. False: not written (counted). */
+bool kdb_put(struct kdb_thread *t, int type, uint32_t id, uint64_t ticks, const void *a, size_t a_bytes,
+             const void *b, size_t b_bytes, const void *c, size_t c_bytes);
+uint32_t kdb_text(struct kdb_thread *t, int type, const void *text, size_t bytes); /* id; 0: not written */
+bool kdb_launch_slowly(struct kdb_thread *t, uint32_t shape, uint64_t ticks);
+
+/* ---- init.c ---- */
+void kdb_setup(void);
+bool kdb_begin_file(void); /* makes the trace; called once per process, phase is 1 */
+int kdb_open_file(void);   /* the trace again, or -1: no descriptor is kept that a host could close */
+uint64_t kdb_now_ns(void);
+extern bool kdb_use_tsc;
+extern char kdb_folder[3072];
+void kdb_say(const char *what, int error); /* on stderr, with KDBTOOL_VERBOSE alone, once */
+struct kdb_quiet {
+    int error, cancel;
+};
+struct kdb_quiet kdb_quiet_begin(void); /* around system calls: errno and cancellation stay the host's */
+void kdb_quiet_end(struct kdb_quiet q);
+
+static inline uint64_t kdb_ticks(void) {
+#if defined(__x86_64__)
+    if (kdb_use_tsc)
+        return __rdtsc();
+#endif
+    return kdb_now_ns();
+}
+
+/* The calling thread's writer, or NULL: inert, stopped, or in the middle of an event already (a
+ * signal handler). */
+static inline struct kdb_thread *kdb_enter(void) {
+    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)) {
+        kdb_setup();
+        if (atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)
+            return NULL;
+    }
+    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_busy, memory_order_relaxed))) {
+        kdb_drop();
+        return NULL;
+    }
+    atomic_store_explicit(&kdb_busy, true, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    struct kdb_thread *t = kdb_self;
+    if (KDB_UNLIKELY(!t ||
+                     t->generation != atomic_load_explicit(&kdb_process->generation, memory_order_relaxed)))
+        t = kdb_enter_slowly();
+    if (KDB_UNLIKELY(!t))
+        atomic_store_explicit(&kdb_busy, false, memory_order_relaxed);
+    return t;
+}
+static inline void kdb_leave(void) {
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&kdb_busy, false, memory_order_relaxed);
+}
+
+/* ---- facts.c ---- */
+int kdb_role(int argc, char **argv, char *exe, size_t exe_bytes);
+void kdb_fact(struct kdb_thread *t, const char *name, const char *value);
+void kdb_first_facts(struct kdb_thread *t);
+/* What is known of the library behind `address`, once per process. */
+void kdb_library_facts(struct kdb_thread *t, enum kdb_library library, const void *address);
+void kdb_device_facts(struct kdb_thread *t);
+void kdb_saw_device(int device, const char *name, int units);
+void kdb_saw_hip_version(int version);
+bool kdb_getters_log(void); /* MIOpen's or HIP's API logging is on: never call a getter */
+
+/* ---- problem.c ---- */
+enum { KDB_DIMS = 5, KDB_NONE = -1 };
+struct kdb_tensor {
+    int32_t type, cast, layout, dims; /* layout: miopenTensorLayout_t or KDB_NONE: by strides */
+    int64_t lens[KDB_DIMS], strides[KDB_DIMS];
+};
+struct kdb_conv {
+    int32_t dims, mode, groups; /* dims: spatial; mode 1 is transposed */
+    int32_t pads[3], strides[3], dilations[3];
+};
+bool kdb_tensor_fill(struct kdb_tensor *t, int type, int layout, int dims, const int64_t *lens,
+                     const int64_t *strides);
+void kdb_tensor_seen(const void *desc, const struct kdb_tensor *tensor); /* NULL: forget it */
+void kdb_tensor_cast(const void *desc, int type);
+void kdb_conv_seen(const void *desc, const struct kdb_conv *conv);
+void kdb_conv_groups(const void *desc, int groups);
+/* Id of the problem key of this call, 0 if a descriptor is not known. `direction`: F, B or W, as the
+ * function's name says; x, w, y as in the forward direction. */
+uint32_t kdb_problem(struct kdb_thread *t, const void *library, char direction, const void *x, const void *w,
+                     const void *y, const void *conv);
+size_t kdb_problem_key(char *text, size_t room, const struct kdb_tensor *in, const struct kdb_tensor *w,
+                       const struct kdb_tensor *out, const struct kdb_conv *conv, char direction);
+
+/* ---- hooks_hip.c ---- */
+extern _Atomic uint32_t kdb_function_epoch; /* counted up when a function handle changes its kernel */
+#endif

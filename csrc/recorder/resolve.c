@@ -1,0 +1,274 @@
+/* Finding the real function.
+ *
+ * RTLD_NEXT alone is not enough: it is NULL when the library came in through Python's RTLD_LOCAL.
+ * So a direct call goes to the function that the caller's own library depends on, then to the next
+ * one in the global scope, then to one by soname. Where the first two differ, the global one wins
+ * only if it is no HIP, MIOpen or SQLite library: another preload that wants to be asked too. A call
+ * through a pointer from dlsym goes to what that dlsym found (hooks_dl.c).
+ *
+ * The first call out of a library may use the loader; later ones walk a short list. */
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+
+#define KDB_HOOK(library, need, name, params, result) #name,
+const char *const kdb_hook_names[KDB_HOOKS] = {
+#include "hooks.def"
+};
+#undef KDB_HOOK
+#define KDB_HOOK(library, need, name, params, result) KDB_LIB_##library,
+const uint8_t kdb_hook_library[KDB_HOOKS] = {
+#include "hooks.def"
+};
+#undef KDB_HOOK
+
+_Atomic(struct kdb_caller *) kdb_callers[KDB_HOOKS];
+_Atomic uint32_t kdb_epoch = 1;
+_Thread_local _Atomic(void *) *kdb_forced;
+
+static const char *const provider[KDB_LIBRARIES] = {"libamdhip64.so", "libMIOpen.so", "libsqlite3.so"};
+static const char *const sonames[KDB_LIBRARIES][4] = {
+    {"libamdhip64.so.6", "libamdhip64.so.7", "libamdhip64.so.5", "libamdhip64.so"},
+    {"libMIOpen.so.1", "libMIOpen.so", NULL, NULL},
+    {"libsqlite3.so.0", "libsqlite3.so", NULL, NULL}};
+
+/* ---- the program headers of what is loaded ---- */
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+bool kdb_is_ours(const void *address) {
+    return (const char *)address >= __ehdr_start && (const char *)address < _end;
+}
+
+static void read_build_id(struct kdb_object *object, const char *note, size_t bytes) {
+    while (bytes >= sizeof(ElfW(Nhdr))) {
+        ElfW(Nhdr) head;
+        memcpy(&head, note, sizeof head);
+        size_t name = (head.n_namesz + 3u) & ~3u, text = (head.n_descsz + 3u) & ~3u;
+        if (name > bytes || text > bytes || sizeof head + name + text > bytes)
+            return;
+        if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 &&
+            head.n_descsz <= sizeof object->build_id) {
+            memcpy(object->build_id, note + sizeof head + name, head.n_descsz);
+            object->build_id_bytes = head.n_descsz;
+            return;
+        }
+        note += sizeof head + name + text;
+        bytes -= sizeof head + name + text;
+    }
+}
+
+struct wanted {
+    uintptr_t address;
+    struct kdb_object *object;
+};
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *data) {
+    struct wanted *wanted = data;
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    bool inside = false;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        uintptr_t from = info->dlpi_addr + p->p_vaddr, to = from + p->p_memsz;
+        if (p->p_type != PT_LOAD)
+            continue;
+        low = from < low ? from : low;
+        high = to > high ? to : high;
+        inside |= wanted->address >= from && wanted->address < to;
+    }
+    if (!inside)
+        return 0;
+    memset(wanted->object, 0, sizeof *wanted->object);
+    wanted->object->low = low;
+    wanted->object->high = high;
+    wanted->object->base = info->dlpi_addr;
+    wanted->object->path = info->dlpi_name ? info->dlpi_name : "";
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        const char *at = (const char *)(info->dlpi_addr + p->p_vaddr);
+        if (p->p_type == PT_DYNAMIC)
+            wanted->object->dynamic = at;
+        else if (p->p_type == PT_NOTE && !wanted->object->build_id_bytes)
+            read_build_id(wanted->object, at, p->p_memsz);
+    }
+    return 1;
+}
+
+bool kdb_object_at(const void *address, struct kdb_object *object) {
+    struct wanted wanted = {(uintptr_t)address, object};
+    return dl_iterate_phdr(look_at, &wanted) == 1;
+}
+
+/* ---- a symbol of one object, from its own tables: the loader is not asked, nobody's scope matters ---- */
+
+static uint32_t gnu_hash(const char *name) {
+    uint32_t h = 5381;
+    for (; *name; name++)
+        h = h * 33 + (unsigned char)*name;
+    return h;
+}
+
+static void *symbol_in(const struct kdb_object *object, const char *name) {
+    const ElfW(Sym) *symbols = NULL;
+    const char *strings = NULL;
+    const uint32_t *hash = NULL;
+    const ElfW(Dyn) *d = object->dynamic;
+    for (; d && d->d_tag != DT_NULL; d++) {
+        /* glibc has relocated these already; a libc that does not gives offsets. */
+        uintptr_t at = d->d_un.d_ptr < object->low ? object->base + d->d_un.d_ptr : d->d_un.d_ptr;
+        if (d->d_tag == DT_SYMTAB)
+            symbols = (const void *)at;
+        else if (d->d_tag == DT_STRTAB)
+            strings = (const void *)at;
+        else if (d->d_tag == DT_GNU_HASH)
+            hash = (const void *)at;
+    }
+    if (!symbols || !strings || !hash || !hash[0])
+        return NULL;
+    const uint32_t *buckets = hash + 4 + hash[2] * (sizeof(ElfW(Addr)) / 4);
+    const uint32_t *chain = buckets + hash[0];
+    uint32_t wanted = gnu_hash(name);
+    for (uint32_t i = buckets[wanted % hash[0]]; i >= hash[1]; i++) {
+        uint32_t h = chain[i - hash[1]];
+        const ElfW(Sym) *s = &symbols[i];
+        int type = ELF64_ST_TYPE(s->st_info);
+        if ((h | 1) == (wanted | 1) && s->st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_OBJECT) &&
+            strcmp(strings + s->st_name, name) == 0)
+            return (void *)(object->base + s->st_value);
+        if (h & 1)
+            break;
+    }
+    return NULL;
+}
+
+void *kdb_symbol_at(const void *address, const char *name) {
+    struct kdb_object object;
+    return address && kdb_object_at(address, &object) ? symbol_in(&object, name) : NULL;
+}
+
+/* ---- the real dlsym ---- */
+
+void *kdb_dlsym_real, *kdb_dlvsym_real; /* read by the thunks of hooks_dl.c */
+static int (*dlclose_real)(void *);     /* ours would say that a library has gone */
+
+static int look_for_dlsym(struct dl_phdr_info *info, size_t size, void *data) {
+    struct kdb_object object;
+    const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    base = base ? base + 1 : info->dlpi_name;
+    (void)size;
+    (void)data;
+    /* glibc has both in libc.so.6 since 2.34, before that in libdl.so.2 */
+    if (!base || (strcmp(base, "libc.so.6") != 0 && strcmp(base, "libdl.so.2") != 0))
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        struct wanted wanted = {info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, &object};
+        if (info->dlpi_phdr[i].p_type != PT_LOAD || !look_at(info, size, &wanted))
+            continue;
+        void *found = symbol_in(&object, "dlsym");
+        if (found) {
+            kdb_dlvsym_real = symbol_in(&object, "dlvsym");
+            dlclose_real = (int (*)(void *))symbol_in(&object, "dlclose");
+            __atomic_store_n(&kdb_dlsym_real, found, __ATOMIC_RELEASE);
+        }
+        break;
+    }
+    return kdb_dlsym_real != NULL;
+}
+
+__attribute__((visibility("hidden"))) void kdb_find_dlsym(void) {
+    if (!__atomic_load_n(&kdb_dlsym_real, __ATOMIC_ACQUIRE))
+        dl_iterate_phdr(look_for_dlsym, NULL);
+}
+
+void *kdb_dlsym(void *handle, const char *name) {
+    kdb_find_dlsym();
+    void *(*real)(void *, const char *) = (void *(*)(void *, const char *))kdb_dlsym_real;
+    void *found = real ? real(handle, name) : NULL;
+    return kdb_is_ours(found) ? NULL : found;
+}
+
+/* ---- the real function of a hook ---- */
+
+static void *in_dependencies_of(const char *path, const char *name) {
+    if (!*path) /* the program: its scope is the global one, where we are first */
+        return NULL;
+    void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    void *found = handle ? kdb_dlsym(handle, name) : NULL;
+    if (handle && dlclose_real)
+        dlclose_real(handle);
+    return found;
+}
+
+static bool provides(const void *address, enum kdb_library library) {
+    struct kdb_object object;
+    if (!kdb_object_at(address, &object))
+        return false;
+    const char *base = strrchr(object.path, '/');
+    base = base ? base + 1 : object.path;
+    return strncmp(base, provider[library], strlen(provider[library])) == 0;
+}
+
+/* Nodes come from one anonymous page at a time and are never given back: a handful per library. */
+static struct kdb_caller *new_caller(void) {
+    static _Atomic(struct kdb_caller *) page;
+    static _Atomic uint32_t used;
+    enum { PER_PAGE = 4096 / sizeof(struct kdb_caller), MOST = 64 * PER_PAGE };
+    struct kdb_caller *nodes = atomic_load(&page);
+    if (!nodes) {
+        size_t bytes = MOST * sizeof *nodes;
+        void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (made == MAP_FAILED)
+            return NULL;
+        if (atomic_compare_exchange_strong(&page, &nodes, made))
+            nodes = made;
+        else
+            munmap(made, bytes);
+    }
+    uint32_t n = atomic_fetch_add(&used, 1);
+    if (n >= MOST) {
+        atomic_store(&used, MOST);
+        return NULL;
+    }
+    return &nodes[n];
+}
+
+static void remember(enum kdb_hook hook, const void *caller, const struct kdb_object *object, void *real,
+                     uint32_t epoch) {
+    struct kdb_caller *node = new_caller();
+    if (!node)
+        return;
+    node->low = object->path ? object->low : (uintptr_t)caller;
+    node->high = object->path ? object->high : (uintptr_t)caller + 1;
+    node->real = real;
+    node->epoch = epoch;
+    node->next = atomic_load(&kdb_callers[hook]);
+    while (!atomic_compare_exchange_weak(&kdb_callers[hook], &node->next, node))
+        ;
+}
+
+void *kdb_resolve(enum kdb_hook hook, const void *caller) {
+    const char *name = kdb_hook_names[hook];
+    enum kdb_library library = kdb_hook_library[hook];
+    uint32_t epoch = atomic_load_explicit(&kdb_epoch, memory_order_acquire);
+    struct kdb_quiet quiet = kdb_quiet_begin();
+    struct kdb_object object = {0};
+    void *own = NULL;
+    if (kdb_object_at(caller, &object))
+        own = in_dependencies_of(object.path, name);
+    void *next = kdb_dlsym(RTLD_NEXT, name);
+    void *real = own ? own : next;
+    if (own && next && own != next && !provides(next, library))
+        real = next;
+    for (int i = 0; !real && i < 4 && sonames[library][i]; i++)
+        real = in_dependencies_of(sonames[library][i], name);
+    dlerror(); /* what failed here is not the host's to see */
+    if (real)
+        remember(hook, caller, &object, real, epoch);
+    kdb_quiet_end(quiet);
+    return real;
+}

@@ -1,0 +1,442 @@
+"""Reads traces (docs/trace-format.md): what one process asked of MIOpen and HIP.
+
+Any bytes give a `Trace` or one `KdbtoolError`. A trace without a valid header is an error; anything
+else that is wrong (a cut tail after kill -9, a damaged record, a record of a newer recorder) is
+counted in `Trace.notes`, and the rest is read. Struct layouts come from `_trace`, built of the same
+header as the recorder. Times are nanoseconds of Unix time.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kdbtool.errors import KdbtoolError, from_oserror
+from kdbtool.shim._trace import ffi, lib
+from kdbtool.shim.trace_file import Raw, Reader
+
+SUFFIX = ".kdbtrace"
+MAX_BYTES = 1 << 34  # larger than any trace worth reading in Python; a sparse file is no attack
+
+_ROLES = {
+    lib.KDBT_ROLE_HOST: "host",
+    lib.KDBT_ROLE_COMPILER: "compiler",
+    lib.KDBT_ROLE_FRONTEND: "frontend",
+    lib.KDBT_ROLE_LINKER: "linker",
+    lib.KDBT_ROLE_BUNDLER: "bundler",
+    lib.KDBT_ROLE_WRAPPER: "wrapper",
+}
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """MIOpen asked for a kernel. `hit`: a database gave a row; None: it was never answered."""
+
+    name: bytes
+    args: bytes
+    hit: bool | None
+    databases: tuple[str, ...]  # files, in the order they were asked
+    thread: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A call with a convolution. `key` is MIOpen's find-db key, `direction` its letter (F, B, W)."""
+
+    key: str
+    api: str
+    direction: str
+    algorithm: int | None
+    solution: int | None
+    workspace: int
+    result: int  # miopenStatus_t
+    thread: int
+    time_ns: int
+    duration_ns: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """A code object that HIP loaded. `md5` is "" where it could not be read (or a fat binary)."""
+
+    md5: str
+    size: int
+    source: str  # "memory", "file", "fatbin"
+    target: str | None  # "gfx906:sramecc+:xnack-"
+    result: int  # hipError_t
+    thread: int
+    time_ns: int
+    duration_ns: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch. `grid` is in work-groups, `block` in work-items; `form` says by which call."""
+
+    kernel: str
+    module: Module | None
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    lds: int
+    device: int
+    stream: int
+    form: str  # "module", "ext", "cooperative", "host"
+    thread: int
+    time_ns: int
+
+
+class Launches:
+    """All launches of a trace: `len`, iteration (by thread, in time order), counts per kernel.
+
+    Kept as the trace has them, 8 bytes each; a `Launch` is made when it is asked for.
+    """
+
+    def __init__(
+        self, shapes: dict[int, tuple[Any, ...]], runs: list[tuple[int, int, memoryview]], clock: Clock
+    ) -> None:
+        self._shapes, self._runs, self._clock = shapes, runs, clock
+
+    def __len__(self) -> int:
+        return sum(len(run) // 2 for _, _, run in self._runs)
+
+    def __iter__(self) -> Iterator[Launch]:
+        unknown = ("", None, (0, 0, 0), (0, 0, 0), 0, 0, 0, "")
+        for thread, ticks, run in self._runs:
+            for i in range(0, len(run), 2):
+                ticks += run[i + 1] << self._clock.shift
+                yield Launch(*self._shapes.get(run[i], unknown), thread, self._clock.unix_ns(ticks))
+
+    def by_kernel(self) -> dict[str, int]:
+        """Launches per kernel name."""
+        counts: dict[str, int] = {}
+        for _, _, run in self._runs:
+            for shape in run[::2].tolist():
+                name = self._shapes[shape][0] if shape in self._shapes else ""
+                counts[name] = counts.get(name, 0) + 1
+        return counts
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the process. Empty or None: not seen."""
+
+    pid: int
+    ppid: int
+    host: str
+    exe: str  # base name
+    role: str  # "host", "compiler", "frontend", "linker", "bundler", "wrapper"
+    start_ns: int
+    miopen_version: str | None
+    miopen_path: str | None
+    miopen_build_id: str | None
+    hip_version: str | None
+    hip_path: str | None
+    device: str | None  # gcnArchName of the first device asked about
+    cu: int | None
+    simulated: bool
+    overrides: dict[str, str]  # environment switches of the published list
+    rank: int | None
+    all: dict[str, str]  # every fact as it stands in the trace
+
+
+@dataclass
+class Trace:
+    """One process, as read."""
+
+    path: Path
+    facts: Facts
+    lookups: list[Lookup] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    modules: list[Module] = field(default_factory=list)
+    launches: Launches = field(default_factory=lambda: Launches({}, [], Clock.none()))
+    notes: list[str] = field(default_factory=list)
+
+
+class Clock:
+    """Ticks to nanoseconds, by the two points of the widest span among those in the trace."""
+
+    def __init__(self, header: Any, points: list[tuple[int, int]]) -> None:
+        self.shift = min(header.tick_shift, 32)
+        self._unix = header.start_realtime_ns - header.start_ns
+        first, last = min(points), max(points)
+        ticks, ns = last[0] - first[0], last[1] - first[1]
+        self._from, self._ticks, self._ns = first, ticks or 1, ns if ticks and ns > 0 else 1
+
+    @classmethod
+    def none(cls) -> Clock:
+        return cls(ffi.new("struct kdbt_header *"), [(0, 0)])
+
+    def span(self, ticks: int) -> int:
+        """Nanoseconds of so many ticks."""
+        return int(ticks * self._ns // self._ticks)
+
+    def unix_ns(self, ticks: int) -> int:
+        """Unix time of a tick count."""
+        return int(self._unix + self._from[1] + self.span(ticks - self._from[0]))
+
+
+_SOURCES = {lib.KDBT_FROM_MEMORY: "memory", lib.KDBT_FROM_FILE: "file", lib.KDBT_FROM_FATBIN: "fatbin"}
+_FORMS = {
+    lib.KDBT_LAUNCH_MODULE: "module",
+    lib.KDBT_LAUNCH_EXT: "ext",
+    lib.KDBT_LAUNCH_COOPERATIVE: "cooperative",
+    lib.KDBT_LAUNCH_HOST: "host",
+}
+ROW, DONE = 100, 101  # SQLite's results of a step
+
+
+@dataclass
+class _Statement:
+    name: bytes
+    args: bytes
+    database: str
+    thread: int
+    ticks: int
+    results: list[int]
+
+    def outcome(self) -> bool | None:
+        """A row, no row, or no answer (never stepped, or an error)."""
+        if ROW in self.results:
+            return True
+        return False if self.results and self.results[-1] == DONE else None
+
+
+class _Assembler:
+    """From records to what they mean. Dictionaries first: another thread may have written them."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.records = {
+            thread: [r for _, block in sorted(blocks, key=lambda b: b[0]) for r in block]
+            for thread, blocks in sorted(reader.threads.items())
+        }
+        self.facts: dict[str, str] = {}
+        self.texts: dict[int, str] = {}
+        self.keys: dict[int, tuple[bytes, bytes]] = {}
+        self.modules: dict[int, Module] = {}
+        self.kernels: dict[int, tuple[str, int]] = {}
+        self.unresolved = self.unkeyed = 0
+        self.clock = self._clock()
+
+    def all(self, *kinds: int) -> Iterator[Raw]:
+        for records in self.records.values():
+            yield from (r for r in records if r.type in kinds)
+
+    def _clock(self) -> Clock:
+        header = self.reader.header
+        points = [(header.load_ticks, header.load_ns), (header.start_ticks, header.start_ns)]
+        points += [(r.ticks, self.reader.view("clock", r.at).ns) for r in self.all(lib.KDBT_CLOCK)]
+        return Clock(header, points)
+
+    def text(self, r: Raw, skip: int = 0) -> str:
+        return self.reader.take(r.at + skip, r.bytes - skip).decode("utf-8", "surrogateescape")
+
+    def pair(self, r: Raw) -> tuple[bytes, bytes] | None:
+        pair = self.reader.view("pair", r.at)
+        at, name, value = r.at + ffi.sizeof("struct kdbt_pair"), int(pair.name_bytes), int(pair.value_bytes)
+        if name + value != r.bytes - ffi.sizeof("struct kdbt_pair"):
+            self.reader.damaged += 1
+            return None
+        return self.reader.take(at, name), self.reader.take(at + name, value)
+
+    def dictionaries(self) -> None:
+        for r in self.all(lib.KDBT_DATABASE, lib.KDBT_API, lib.KDBT_PROBLEM_KEY):
+            self.texts[r.id] = self.text(r)
+        for r in self.all(lib.KDBT_KEY):
+            if pair := self.pair(r):
+                self.keys[r.id] = pair
+        for r in self.all(lib.KDBT_FACT):
+            if pair := self.pair(r):
+                name, value = (part.decode("utf-8", "surrogateescape") for part in pair)
+                self.facts.setdefault(name, value)
+        for r in self.all(lib.KDBT_MODULE):
+            m = self.reader.view("module", r.at)
+            self.modules[r.id] = Module(
+                md5=bytes(m.md5).hex() if m.size else "",
+                size=int(m.size),
+                source=_SOURCES.get(m.source, "unknown"),
+                target=self.text(r, ffi.sizeof("struct kdbt_module")) or None,
+                result=int(m.result),
+                thread=r.thread,
+                time_ns=self.clock.unix_ns(r.ticks),
+                duration_ns=self.clock.span(m.duration),
+            )
+        for r in self.all(lib.KDBT_KERNEL):
+            kernel = self.reader.view("kernel", r.at)
+            self.kernels[r.id] = (self.text(r, ffi.sizeof("struct kdbt_kernel")), int(kernel.module))
+
+    def lookups(self) -> list[Lookup]:
+        """A lookup is the consecutive statements of one key on one thread, until a row ends it or a
+        database that has answered is asked again."""
+        statements: dict[int, _Statement] = {}
+        for r in self.all(lib.KDBT_STATEMENT):
+            s = self.reader.view("statement", r.at)
+            if s.key not in self.keys:
+                self.unresolved += 1
+                continue
+            database = self.texts.get(s.database, "")
+            statements[r.id] = _Statement(*self.keys[s.key], database, r.thread, r.ticks, [])
+        for r in self.all(lib.KDBT_STEP):
+            step = self.reader.view("step", r.at)
+            if step.statement in statements:
+                statements[step.statement].results.append(int(step.result))
+            else:
+                self.unresolved += 1
+        found: list[Lookup] = []
+        group: list[_Statement] = []
+        for s in statements.values():  # by thread, in order: as `all` gave them
+            if group and not self._continues(group, s):
+                found.append(self._lookup(group))
+                group = []
+            group.append(s)
+        if group:
+            found.append(self._lookup(group))
+        return found
+
+    @staticmethod
+    def _continues(group: list[_Statement], s: _Statement) -> bool:
+        last = group[-1]
+        if (s.thread, s.name, s.args) != (last.thread, last.name, last.args) or last.outcome():
+            return False
+        return not any(g.database == s.database and g.outcome() is False for g in group)
+
+    def _lookup(self, group: list[_Statement]) -> Lookup:
+        first = group[0]
+        files = tuple(dict.fromkeys(g.database for g in group))
+        time_ns = self.clock.unix_ns(first.ticks)
+        return Lookup(first.name, first.args, group[-1].outcome(), files, first.thread, time_ns)
+
+    def problems(self) -> list[Problem]:
+        found: list[Problem] = []
+        for r in self.all(lib.KDBT_PROBLEM):
+            p = self.reader.view("problem", r.at)
+            key = self.texts.get(p.key, "")
+            if not key:
+                self.unkeyed += 1
+                continue
+            direction = next((part[0] for part in reversed(key.split("-")) if part[:1] in ("F", "B", "W")), "")
+            found.append(
+                Problem(
+                    key=key,
+                    api=self.texts.get(p.api, ""),
+                    direction=direction,
+                    algorithm=int(p.algorithm) if p.algorithm >= 0 else None,
+                    solution=int(p.solution) or None,
+                    workspace=int(p.workspace),
+                    result=int(p.result),
+                    thread=r.thread,
+                    time_ns=self.clock.unix_ns(r.ticks),
+                    duration_ns=self.clock.span(p.duration),
+                )
+            )
+        return found
+
+    def launches(self) -> Launches:
+        shapes: dict[int, tuple[Any, ...]] = {}
+        for r in self.all(lib.KDBT_SHAPE):
+            s = self.reader.view("shape", r.at)
+            name, module = self.kernels.get(s.kernel, ("", 0))
+            grid, block = tuple(s.grid), tuple(s.block)
+            if s.form == lib.KDBT_LAUNCH_EXT:  # that call counts work-items
+                grid = tuple(-(-g // max(b, 1)) for g, b in zip(grid, block, strict=True))
+            form = _FORMS.get(s.form, "unknown")
+            place = (int(s.lds), int(s.device), int(s.stream))
+            shapes[r.id] = (name, self.modules.get(module), grid, block, *place, form)
+        runs = []
+        for r in self.all(lib.KDBT_LAUNCHES):
+            whole = r.bytes - r.bytes % ffi.sizeof("struct kdbt_launch")
+            runs.append((r.thread, r.ticks, memoryview(self.reader.take(r.at, whole)).cast("I")))
+        return Launches(shapes, runs, self.clock)
+
+    def facts_of(self) -> Facts:
+        header, get = self.reader.header, self.facts.get
+        overrides = {k[4:]: v for k, v in self.facts.items() if k.startswith("env.")}
+        device = next((k for k in sorted(self.facts) if k.startswith("device.") and k.count(".") == 1), "")
+        return Facts(
+            pid=int(header.pid),
+            ppid=int(header.ppid),
+            host=ffi.string(header.host).decode("utf-8", "surrogateescape"),
+            exe=ffi.string(header.exe).decode("utf-8", "surrogateescape"),
+            role=_ROLES.get(header.role, "unknown"),
+            start_ns=int(header.start_realtime_ns),
+            miopen_version=get("miopen.version"),
+            miopen_path=get("miopen.path"),
+            miopen_build_id=get("miopen.build_id"),
+            hip_version=get("hip.version"),
+            hip_path=get("hip.path"),
+            device=get(device),
+            cu=_number(get(f"{device}.cu")),
+            simulated=get("simulated") == "1",
+            overrides=overrides,
+            rank=_number(get("rank")),
+            all=dict(self.facts),
+        )
+
+    def notes(self) -> list[str]:
+        header = self.reader.header
+        counted = [
+            (self.reader.truncated, "truncated record"),
+            (self.reader.damaged, "damaged record"),
+            (self.reader.unknown, "record of an unknown type"),
+            (self.unresolved, "record that names a lost one"),
+            (self.unkeyed, "convolution call whose descriptors were set out of sight"),
+            (int(header.dropped), "event that could not be recorded"),
+        ]
+        notes = [f"{n} {_plural(what, n)}" for n, what in counted if n]
+        if header.stop_errno:
+            notes.append(f"recording stopped: {os.strerror(header.stop_errno).lower()}")
+        return notes
+
+
+def _plural(what: str, n: int) -> str:
+    first, *rest = what.split(" ")
+    if n == 1:
+        return what
+    if first in ("record", "event"):
+        return " ".join([first + "s", *rest])
+    return what.replace(" record", " records", 1) if " record" in what else what.replace(" call", " calls", 1)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def read_trace(path: str | os.PathLike[str]) -> Trace:
+    """The trace in a file. KdbtoolError (exit code 2) without a valid header."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                raise KdbtoolError("not a trace", where=path, why="not a regular file")
+            if info.st_size > MAX_BYTES:
+                raise KdbtoolError("not a trace", where=path, why=f"{info.st_size} bytes are too many")
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
+    except OSError as error:
+        raise from_oserror(error, where=path) from error
+    reader = Reader(path, data)
+    reader.read()
+    made = _Assembler(reader)
+    made.dictionaries()
+    lookups, problems, launches = made.lookups(), made.problems(), made.launches()
+    modules = [m for m in made.modules.values() if m.source != "fatbin"]
+    return Trace(path, made.facts_of(), lookups, problems, modules, launches, made.notes())
+
+
+def find_traces(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Files as given, folders as their *.kdbtrace, sorted; each once."""
+    found: set[Path] = set()
+    for path in map(Path, paths):
+        if path.is_dir():
+            found.update(path.glob(f"*{SUFFIX}"))
+        elif path.exists():
+            found.add(path)
+        else:
+            raise KdbtoolError("no such file or folder", where=path, hint="record one with kdbtool record")
+    return sorted(found)
