@@ -3,7 +3,7 @@
 Any bytes give a `Trace` or one `KdbtoolError`. A trace without a valid header is an error; anything
 else that is wrong (a cut tail after kill -9, a damaged record, a record of a newer recorder) is
 counted in `Trace.notes`, and the rest is read. Struct layouts come from `_trace`, built of the same
-header as the recorder. Times are nanoseconds of Unix time.
+header as the recorder.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kdbtool.errors import KdbtoolError, from_oserror
 from kdbtool.shim._trace import ffi, lib
 from kdbtool.shim.trace_file import Raw, Reader
+from kdbtool.shim.trace_model import Clock, Facts, Launch, Launches, Lookup, Module, Problem, Shape, Trace
+
+__all__ = ["Facts", "Launch", "Launches", "Lookup", "Module", "Problem", "Trace", "find_traces", "read_trace"]
 
 SUFFIX = ".kdbtrace"
 MAX_BYTES = 1 << 34  # larger than any trace worth reading in Python; a sparse file is no attack
@@ -31,156 +33,6 @@ _ROLES = {
     lib.KDBT_ROLE_BUNDLER: "bundler",
     lib.KDBT_ROLE_WRAPPER: "wrapper",
 }
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """MIOpen asked for a kernel. `hit`: a database gave a row; None: it was never answered."""
-
-    name: bytes
-    args: bytes
-    hit: bool | None
-    databases: tuple[str, ...]  # files, in the order they were asked
-    thread: int
-    time_ns: int
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A call with a convolution. `key` is MIOpen's find-db key, `direction` its letter (F, B, W)."""
-
-    key: str
-    api: str
-    direction: str
-    algorithm: int | None
-    solution: int | None
-    workspace: int
-    result: int  # miopenStatus_t
-    thread: int
-    time_ns: int
-    duration_ns: int
-
-
-@dataclass(frozen=True)
-class Module:
-    """A code object that HIP loaded. `md5` is "" where it could not be read (or a fat binary)."""
-
-    md5: str
-    size: int
-    source: str  # "memory", "file", "fatbin"
-    target: str | None  # "gfx906:sramecc+:xnack-"
-    result: int  # hipError_t
-    thread: int
-    time_ns: int
-    duration_ns: int
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One launch. `grid` is in work-groups, `block` in work-items; `form` says by which call."""
-
-    kernel: str
-    module: Module | None
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    lds: int
-    device: int
-    stream: int
-    form: str  # "module", "ext", "cooperative", "host"
-    thread: int
-    time_ns: int
-
-
-class Launches:
-    """All launches of a trace: `len`, iteration (by thread, in time order), counts per kernel.
-
-    Kept as the trace has them, 8 bytes each; a `Launch` is made when it is asked for.
-    """
-
-    def __init__(
-        self, shapes: dict[int, tuple[Any, ...]], runs: list[tuple[int, int, memoryview]], clock: Clock
-    ) -> None:
-        self._shapes, self._runs, self._clock = shapes, runs, clock
-
-    def __len__(self) -> int:
-        return sum(len(run) // 2 for _, _, run in self._runs)
-
-    def __iter__(self) -> Iterator[Launch]:
-        unknown = ("", None, (0, 0, 0), (0, 0, 0), 0, 0, 0, "")
-        for thread, ticks, run in self._runs:
-            for i in range(0, len(run), 2):
-                ticks += run[i + 1] << self._clock.shift
-                yield Launch(*self._shapes.get(run[i], unknown), thread, self._clock.unix_ns(ticks))
-
-    def by_kernel(self) -> dict[str, int]:
-        """Launches per kernel name."""
-        counts: dict[str, int] = {}
-        for _, _, run in self._runs:
-            for shape in run[::2].tolist():
-                name = self._shapes[shape][0] if shape in self._shapes else ""
-                counts[name] = counts.get(name, 0) + 1
-        return counts
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is known of the process. Empty or None: not seen."""
-
-    pid: int
-    ppid: int
-    host: str
-    exe: str  # base name
-    role: str  # "host", "compiler", "frontend", "linker", "bundler", "wrapper"
-    start_ns: int
-    miopen_version: str | None
-    miopen_path: str | None
-    miopen_build_id: str | None
-    hip_version: str | None
-    hip_path: str | None
-    device: str | None  # gcnArchName of the first device asked about
-    cu: int | None
-    simulated: bool
-    overrides: dict[str, str]  # environment switches of the published list
-    rank: int | None
-    all: dict[str, str]  # every fact as it stands in the trace
-
-
-@dataclass
-class Trace:
-    """One process, as read."""
-
-    path: Path
-    facts: Facts
-    lookups: list[Lookup] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    modules: list[Module] = field(default_factory=list)
-    launches: Launches = field(default_factory=lambda: Launches({}, [], Clock.none()))
-    notes: list[str] = field(default_factory=list)
-
-
-class Clock:
-    """Ticks to nanoseconds, by the two points of the widest span among those in the trace."""
-
-    def __init__(self, header: Any, points: list[tuple[int, int]]) -> None:
-        self.shift = min(header.tick_shift, 32)
-        self._unix = header.start_realtime_ns - header.start_ns
-        first, last = min(points), max(points)
-        ticks, ns = last[0] - first[0], last[1] - first[1]
-        self._from, self._ticks, self._ns = first, ticks or 1, ns if ticks and ns > 0 else 1
-
-    @classmethod
-    def none(cls) -> Clock:
-        return cls(ffi.new("struct kdbt_header *"), [(0, 0)])
-
-    def span(self, ticks: int) -> int:
-        """Nanoseconds of so many ticks."""
-        return int(ticks * self._ns // self._ticks)
-
-    def unix_ns(self, ticks: int) -> int:
-        """Unix time of a tick count."""
-        return int(self._unix + self._from[1] + self.span(ticks - self._from[0]))
-
-
 _SOURCES = {lib.KDBT_FROM_MEMORY: "memory", lib.KDBT_FROM_FILE: "file", lib.KDBT_FROM_FATBIN: "fatbin"}
 _FORMS = {
     lib.KDBT_LAUNCH_MODULE: "module",
@@ -232,7 +84,7 @@ class _Assembler:
         header = self.reader.header
         points = [(header.load_ticks, header.load_ns), (header.start_ticks, header.start_ns)]
         points += [(r.ticks, self.reader.view("clock", r.at).ns) for r in self.all(lib.KDBT_CLOCK)]
-        return Clock(header, points)
+        return Clock(header.tick_shift, header.start_realtime_ns - header.start_ns, points)
 
     def text(self, r: Raw, skip: int = 0) -> str:
         return self.reader.take(r.at + skip, r.bytes - skip).decode("utf-8", "surrogateescape")
@@ -320,7 +172,9 @@ class _Assembler:
             if not key:
                 self.unkeyed += 1
                 continue
-            direction = next((part[0] for part in reversed(key.split("-")) if part[:1] in ("F", "B", "W")), "")
+            direction = next(
+                (part[0] for part in reversed(key.split("-")) if part[:1] in ("F", "B", "W")), ""
+            )
             found.append(
                 Problem(
                     key=key,
@@ -338,16 +192,17 @@ class _Assembler:
         return found
 
     def launches(self) -> Launches:
-        shapes: dict[int, tuple[Any, ...]] = {}
+        shapes: dict[int, Shape] = {}
         for r in self.all(lib.KDBT_SHAPE):
             s = self.reader.view("shape", r.at)
             name, module = self.kernels.get(s.kernel, ("", 0))
-            grid, block = tuple(s.grid), tuple(s.block)
+            gx, gy, gz = s.grid
+            bx, by, bz = s.block
             if s.form == lib.KDBT_LAUNCH_EXT:  # that call counts work-items
-                grid = tuple(-(-g // max(b, 1)) for g, b in zip(grid, block, strict=True))
-            form = _FORMS.get(s.form, "unknown")
+                gx, gy, gz = (-(-g // max(b, 1)) for g, b in ((gx, bx), (gy, by), (gz, bz)))
             place = (int(s.lds), int(s.device), int(s.stream))
-            shapes[r.id] = (name, self.modules.get(module), grid, block, *place, form)
+            form = _FORMS.get(s.form, "unknown")
+            shapes[r.id] = (name, self.modules.get(module), (gx, gy, gz), (bx, by, bz), *place, form)
         runs = []
         for r in self.all(lib.KDBT_LAUNCHES):
             whole = r.bytes - r.bytes % ffi.sizeof("struct kdbt_launch")
