@@ -50,7 +50,6 @@ class Code(enum.Enum):
 
     # The file.
     MALFORMED = ("malformed", _P, "SQLite finds the file damaged", _T, _FETCH)
-    SHORT = ("short", _P, "under 512 bytes, which MIOpen takes for no database", _NEVER, _FETCH)
     JOURNAL = (
         "journal=wal",
         _P,

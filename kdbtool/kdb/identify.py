@@ -199,7 +199,8 @@ def _sqlite(path: Path, head: bytes, size: int) -> Kind:
     page = 65536 if page == 1 else page
     pages = int.from_bytes(head[28:32], "big")
     # The page count counts only where the two change counters agree (SQLite file format, 1.3.7).
-    if head[24:28] == head[92:96] and pages * page > size and "-wal" not in lite.side_files(path):
+    counted = head[24:28] == head[92:96] and page >= 512 and page.bit_count() == 1
+    if counted and pages * page > size and "-wal" not in lite.side_files(path):
         text = f"a database cut off: {size} of {pages * page} bytes are there"
         return Kind(path, FileKind.TRUNCATED, text, _again(), size, journal)
     immutable = lite.needs_immutable(path, head)

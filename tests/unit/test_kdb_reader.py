@@ -1,0 +1,213 @@
+"""Reading: exact keys, blobs on demand, flat memory, no lock, and any damage is one line."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.amdgpu_elf import code_object
+from support.kdb_files import ARGS, NAME, make, row
+
+from kdbtool.errors import KdbtoolError
+from kdbtool.kdb import identify
+from kdbtool.kdb.checks import check
+from kdbtool.kdb.names import parse_name
+from kdbtool.kdb.reader import BATCH, KdbReader, open_kdb
+
+COLUMN_LIST = "kernel_name, kernel_args, kernel_blob, kernel_hash, uncompressed_size"
+
+
+def test_keys_are_exact_bytes(tmp_path: Path) -> None:
+    keys = [
+        (b"a.cl.o", b"  -DX=1  -DX=1 -mcpu=gfx1030"),
+        (b"a.cl.o", b" -DX=\xc3\xa4 -mcpu=gfx1030"),
+        (b"a.cl.o", b""),
+        (b"B.cl.o", b" -mcpu=gfx1030 "),
+    ]
+    path = make(tmp_path / "gfx1030.kdb", [row(*k) for k in keys])
+    with open_kdb(path) as reader:
+        assert [(r.name, r.args) for r in reader] == keys
+        assert sorted(reader.keys()) == sorted(keys)
+        assert len(reader) == 4
+
+
+def test_keys_that_are_not_utf8(tmp_path: Path) -> None:
+    path = make(tmp_path / "gfx1030.kdb", [])
+    with sqlite3.connect(path) as db:
+        db.execute(
+            "INSERT INTO kern_db VALUES (1, CAST(x'ff2e6f' AS TEXT), CAST(x'20fe' AS TEXT), x'', '', 0)"
+        )
+    with open_kdb(path) as reader:
+        assert [(r.name, r.args) for r in reader] == [(b"\xff.o", b" \xfe")] == list(reader.keys())
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_more_rows_than_a_batch(tmp_path: Path, index: bool) -> None:
+    count = 2 * BATCH + 1
+    rows = [row(b"k%d.cl.o" % n, blob=b"", digest="", size=0) for n in range(count)]
+    path = make(tmp_path / "gfx1030.kdb", rows, **({} if index else {"index": None}))
+    with open_kdb(path) as reader:
+        assert [r.rowid for r in reader] == list(range(1, count + 1))
+        assert len(set(reader.keys())) == count
+
+
+def test_objects_raw_and_compressed(tmp_path: Path) -> None:
+    data = code_object()
+    rows = [row(b"a.cl.o", data=data), row(b"b.cl.o", data=data, blob=data, size=0)]
+    with open_kdb(make(tmp_path / "gfx1030.kdb", rows)) as reader:
+        assert [r.object() for r in reader] == [data, data]
+
+
+def test_a_damaged_row_names_itself(tmp_path: Path) -> None:
+    path = make(tmp_path / "gfx1030.kdb", [row(digest="0" * 32)])
+    with (
+        open_kdb(path) as reader,
+        pytest.raises(KdbtoolError, match=r"row 1 MIOpenSoftmax.cl.o: damaged row"),
+    ):
+        next(iter(reader)).object()
+
+
+@pytest.mark.parametrize("value", [None, 5, 1.5, b"blob"])
+def test_values_of_a_wrong_type(tmp_path: Path, value: object) -> None:
+    loose = f"CREATE TABLE kern_db (id INTEGER PRIMARY KEY, {COLUMN_LIST})"
+    path = make(tmp_path / "gfx1030.kdb", [(value,) * 5], table=loose)
+    with open_kdb(path) as reader:
+        assert not next(iter(reader)).key_is_text
+        assert len(list(reader.keys())) == 1
+        assert check(reader).problems
+
+
+def test_a_missing_key_column_is_one_line(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.kdb") as db:
+        db.execute("CREATE TABLE kern_db (kernel_name)")
+    with open_kdb(tmp_path / "a.kdb") as reader, pytest.raises(KdbtoolError, match="no column kernel_args"):
+        list(reader)
+
+
+def test_a_table_without_rowid_is_one_line(tmp_path: Path) -> None:
+    table = f"CREATE TABLE kern_db ({COLUMN_LIST}, PRIMARY KEY (kernel_name)) WITHOUT ROWID"
+    with open_kdb(make(tmp_path / "a.kdb", table=table)) as reader, pytest.raises(KdbtoolError):
+        list(reader)
+
+
+def test_a_generated_column_is_none_and_never_computed(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.kdb") as db:
+        db.execute("CREATE TABLE kern_db (kernel_args, kernel_blob, kernel_hash, uncompressed_size)")
+        db.execute("INSERT INTO kern_db VALUES ('', x'', '', 0)")
+        db.execute("ALTER TABLE kern_db ADD COLUMN kernel_name TEXT AS (hex(zeroblob(900000000)))")
+    with open_kdb(tmp_path / "a.kdb") as reader, pytest.raises(KdbtoolError, match="no column kernel_name"):
+        list(reader)
+
+
+def test_a_writer_is_never_kept_waiting(tmp_path: Path) -> None:
+    rows = [row(b"k%d.cl.o" % n) for n in range(BATCH + 10)]
+    path = make(tmp_path / "gfx1030_36.ukdb", rows)
+    with open_kdb(path) as reader:
+        seen = 0
+        for _ in reader:
+            seen += 1
+            if seen in (1, BATCH + 1):  # in the middle of reading, journal mode delete
+                with sqlite3.connect(path, timeout=0) as db:
+                    db.execute(
+                        "INSERT OR REPLACE INTO kern_db VALUES (NULL, ?, 'x', x'', '', 0)", (f"new{seen}",)
+                    )
+                db.close()
+    assert seen == BATCH + 11  # the second one came after the last batch was read
+
+
+def test_a_row_replaced_meanwhile_is_no_duplicate(tmp_path: Path) -> None:
+    path = make(tmp_path / "gfx1030_36.ukdb", [row(), row(b"b.cl.o")])
+    with open_kdb(path) as reader:
+
+        def replace() -> None:
+            with sqlite3.connect(path) as db:
+                db.execute(
+                    f"INSERT OR REPLACE INTO kern_db SELECT NULL, {COLUMN_LIST} FROM kern_db"
+                    " WHERE kernel_name = 'b.cl.o'"
+                )
+            db.close()
+
+        assert [f for f in check(reader, tick=replace).findings if f.is_problem] == []
+
+
+def test_live_wal_rows_are_seen(tmp_path: Path) -> None:
+    path = make(tmp_path / "gfx1030_36.ukdb", [], before=["PRAGMA journal_mode=wal"])
+    writer = sqlite3.connect(path)
+    writer.execute("PRAGMA wal_autocheckpoint=0")
+    writer.execute("INSERT INTO kern_db VALUES (1, ?, ?, x'', '', 0)", (NAME.decode(), ARGS.decode()))
+    writer.commit()
+    with open_kdb(path) as reader:
+        assert [r.name for r in reader] == [NAME]
+    writer.close()
+
+
+def test_the_file_is_not_changed_by_reading(tmp_path: Path) -> None:
+    path = make(tmp_path / "gfx1030.kdb")
+    before = path.read_bytes()
+    with open_kdb(path) as reader:
+        check(reader)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["gfx1030.kdb"]
+
+
+def test_every_row_of_amds_kdb_decodes(shared: Path) -> None:
+    with open_kdb(shared / "data" / "gfx942.kdb") as reader:
+        objects = [r.object() for r in reader]
+        assert len(objects) == 321 == len(set(reader.keys()))
+        assert all(o.startswith((b"\x7fELF", b"__CLANG_OFFLOAD_BUNDLE__")) for o in objects)
+
+
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    """160 MB of blobs are read with far less than that: the rows' keys and one blob."""
+    blob = os.urandom(4 << 20)
+    path = make(tmp_path / "gfx1030.kdb", [row(b"k%d.cl.o" % n, blob=blob, size=0) for n in range(40)])
+    program = (
+        "import resource, sys\nfrom kdbtool.kdb.reader import open_kdb\n"
+        "from kdbtool.kdb.checks import check\n"
+        "base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "with open_kdb(sys.argv[1]) as reader:\n    check(reader)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 60_000  # KiB
+
+
+def test_mutated_databases_are_findings_or_one_line(tmp_path: Path) -> None:
+    whole = make(tmp_path / "good.kdb", [row(b"k%d.cl.o" % n) for n in range(60)]).read_bytes()
+    path = tmp_path / "gfx1030.kdb"
+    chance = random.Random(1)
+    for _ in range(400):
+        raw = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            at = min(len(raw) - 1, chance.choice([chance.randrange(len(raw)), chance.randrange(100)]))
+            kind = chance.randrange(4)
+            if kind == 0:
+                raw[at] ^= 1 << chance.randrange(8)
+            elif kind == 1:
+                raw[at : at + 4] = chance.choice([b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff"])[
+                    : len(raw) - at
+                ]
+            elif kind == 2:
+                page = chance.randrange(max(1, len(raw) // 4096)) * 4096
+                raw[page : page + 4096] = bytes(4096)
+            elif chance.random() < 0.3:
+                del raw[max(at, 1) :]
+        path.write_bytes(bytes(raw))
+        kind_of = identify(path)
+        assert "\n" not in kind_of.error().line()
+        if not kind_of.is_kdb:
+            continue
+        try:
+            with KdbReader(kind_of) as reader:
+                for finding in check(reader).findings:
+                    assert finding.json(path)["reason"]
+        except KdbtoolError as error:
+            assert "\n" not in error.line()
+    assert parse_name(path) is not None
