@@ -47,7 +47,7 @@ class build_shared(build_ext):
         self.shared(
             folder / soname,
             [*sorted(Path("csrc/simgpu").glob("*.c")), stubs],
-            ["-Icsrc/simgpu", f"-Wl,-soname,{soname}", f"-Wl,--version-script={version_map}", "-lm"],
+            ["-Icsrc/simgpu", f"-Wl,-soname,{soname}", f"-Wl,--version-script={version_map}"],
         )
         # An empty library that needs the real one: dlopen of the unversioned name finds the same
         # device, not a second copy of it. A link would not survive in a wheel.

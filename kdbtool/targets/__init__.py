@@ -102,7 +102,7 @@ def split_target(text: str) -> Target:
     arch, *parts = text.split(":")
     target = load(arch)
     if parts and parts[-1].isascii() and parts[-1].isdigit():
-        target = with_cu(target, int(parts.pop()[:9]), text)
+        target = with_cu(target, int(parts.pop()[:9]), text[:80])
     return replace(target, device=_device(target, parts, text)) if parts else target
 
 
@@ -135,7 +135,7 @@ def _device(target: Target, parts: list[str], text: str) -> str:
 
 
 # Field of the file: type, and for numbers the smallest and largest value.
-_FIELDS: dict[str, tuple[type, int, int]] = {
+_FIELDS: dict[str, tuple[type[object], int, int]] = {
     "arch": (str, 0, 0),
     "name": (str, 0, 0),
     "elf_mach": (int, 1, 0xFF),
@@ -176,7 +176,7 @@ def read_target(path: Path) -> Target:
         value = raw[name]
         if type(value) is not kind:
             raise _bad(path, name, f"expected {kind.__name__}, found {type(value).__name__}")
-        if kind is int and not low <= value <= high:
+        if type(value) is int and not low <= value <= high:
             raise _bad(path, name, f"expected {low} to {high}")
     return _checked(path, raw, build)
 
