@@ -260,6 +260,9 @@ void *kdb_resolve(enum kdb_hook hook, const void *caller) {
     void *own = NULL;
     if (kdb_object_at(caller, &object))
         own = in_dependencies_of(object.path, name);
+    /* Another preload, before us, that wraps this function and asked for the next one: us. */
+    if (own && (uintptr_t)own - object.low < object.high - object.low && !provides(own, library))
+        own = NULL;
     void *next = kdb_dlsym(RTLD_NEXT, name);
     void *real = own ? own : next;
     if (own && next && own != next && !provides(next, library))

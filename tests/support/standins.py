@@ -1,0 +1,104 @@
+"""Stand-in HIP, SQLite and MIOpen libraries, built once per test session, and programs that use them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdbtool.shim import libs
+from kdbtool.shim.trace import Trace, find_traces, read_trace
+
+C = Path(__file__).resolve().parent / "c"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a program ended, and the traces it left."""
+
+    code: int
+    out: str
+    err: str
+    traces: list[Trace]
+
+    @property
+    def trace(self) -> Trace:
+        """The only one."""
+        (trace,) = self.traces
+        return trace
+
+
+def _compile(target: Path, source: str, *options: str) -> None:
+    compiler = shlex.split(os.environ.get("CC", "gcc"))
+    command = [*compiler, "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    shared = ["-shared", "-fPIC"] if ".so" in target.name else []
+    command += [*shared, str(C / source), "-o", str(target), "-Wl,-rpath,$ORIGIN", *options]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+class Standins:
+    """`folder` holds everything; `folder/other` a second HIP with a user of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.recorder = folder, libs.recorder()
+        for place, tag in ((folder, 1), (folder / "other", 2)):
+            place.mkdir(exist_ok=True)
+            hip = place / "libamdhip64.so.6"
+            _compile(
+                hip,
+                "hip.c",
+                f"-DTAG={tag}",
+                "-Wl,-soname,libamdhip64.so.6",
+                f"-Wl,--version-script={C}/hip.map",
+            )
+            _compile(place / f"libuser{tag}.so", "user.c", f"-DTAG={tag}", str(hip))
+        sqlite, hip = folder / "libsqlite3.so.0", folder / "libamdhip64.so.6"
+        miopen = folder / "libMIOpen.so.1"
+        _compile(sqlite, "sqlite.c", "-Wl,-soname,libsqlite3.so.0")
+        names = [
+            "-Wl,-soname,libMIOpen.so.1",
+            "-Wl,--build-id=0x0123456789abcdef",
+            f"-Wl,--version-script={C}/miopen.map",
+        ]
+        _compile(miopen, "miopen.c", *names, str(sqlite), str(hip))
+        _compile(folder / "libwrap.so", "wrap.c")
+        _compile(folder / "linked", "host.c", "-DLINKED", str(miopen), str(hip))
+        _compile(folder / "loader", "host.c")
+
+    def run(
+        self,
+        traces: Path | None,
+        *argv: object,
+        env: Mapping[str, str] | None = None,
+        before: str = "",
+        after: str = "",
+        uid: int | None = None,
+        timeout: float = 60,
+    ) -> Ran:
+        """A program (a name in the folder, or a path) under the recorder; traces None: without it.
+        `before` and `after`: other preloads."""
+        program, *rest = map(str, argv)
+        if "/" not in program:
+            program = str(self.folder / program)
+        whole = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LD_LIBRARY_PATH": str(self.folder)}
+        preloads = [before, str(self.recorder) if traces else "", after]
+        if any(preloads):
+            whole["LD_PRELOAD"] = ":".join(filter(None, preloads))
+        if traces:
+            whole["KDBTOOL_TRACE_DIR"] = str(traces)
+        whole.update(env or {})
+        done = subprocess.run(
+            [program, *rest],
+            env={k: v for k, v in whole.items() if v != "-"},
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=timeout,
+            check=False,
+            user=uid,
+        )
+        found = [read_trace(p) for p in find_traces([traces])] if traces and traces.is_dir() else []
+        return Ran(done.returncode, done.stdout, done.stderr, found)
