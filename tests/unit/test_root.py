@@ -291,7 +291,9 @@ def test_remove_refuses_a_link(tmp_path: Path) -> None:
         manage.remove(RootPaths(tmp_path / "r"))
 
 
-def test_remove_refuses_while_something_is_mounted(tmp_path: Path, maker: Maker, monkeypatch) -> None:
+def test_remove_refuses_while_something_is_mounted(
+    tmp_path: Path, maker: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert maker("make", *MIRROR).returncode == 0
     inside = str(tmp_path / "r" / "dev")
     monkeypatch.setattr(privilege, "mounts_below", lambda path: [inside] if path.name == "r" else [])
@@ -315,7 +317,7 @@ def test_mounts_below_reads_octal_escapes_and_is_no_prefix_match(tmp_path: Path)
 # -- choosing and entering
 
 
-def test_root_none_forbids_and_a_named_root_is_taken(tmp_path: Path, monkeypatch) -> None:
+def test_root_none_forbids_and_a_named_root_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDBTOOL_ROOT", str(tmp_path / "absent"))
     assert choose_root("none", simulated=True) is None
     with pytest.raises(KdbtoolError, match="no such root"):
@@ -324,7 +326,9 @@ def test_root_none_forbids_and_a_named_root_is_taken(tmp_path: Path, monkeypatch
         choose_root(str(tmp_path), simulated=False)
 
 
-def test_without_any_miopen_the_error_names_the_next_command(tmp_path: Path, monkeypatch) -> None:
+def test_without_any_miopen_the_error_names_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KDBTOOL_ROOT", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(root_package, "locate_miopen", lambda: None)

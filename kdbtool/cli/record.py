@@ -1,0 +1,193 @@
+"""Run a program and record what MIOpen asks for, loads and launches.
+
+Exit code and output are the program's own; nothing of kdbtool's is on standard output. One trace
+per process, in DIR (default: kdbtool-traces in the current folder, made at need).
+
+--simulate ARCH[:CU] shows the program a simulated GPU: real MIOpen, real compilers, kernels that
+are loaded but not run. The program then has a private HOME and private MIOpen databases, removed
+at the end unless --keep; a MIOPEN_SYSTEM_DB_PATH that is set stays.
+
+Where the program runs: --root DIR or $KDBTOOL_ROOT, if given, is entered. Else, with --simulate on
+a machine without libMIOpen, the default root. --root none: never. Inside a root the current folder,
+the home folder, /tmp and DIR are visible at the same paths, and PATH is the root's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from kdbtool.cli import options
+from kdbtool.errors import KdbtoolError, from_oserror
+from kdbtool.root import Root, choose_root, enter
+from kdbtool.shim import libs
+from kdbtool.shim.launcher import Workspace, recorded_environment
+from kdbtool.targets import Target, split_target
+
+HELP = "run a program and record what MIOpen asks for"
+DEFAULT_OUTPUT = Path("kdbtool-traces")
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Options, then the program."""
+    parser.usage = "kdbtool record [options] [--] CMD ..."
+    parser.add_argument("--simulate", metavar="ARCH[:CU]", help="show a simulated GPU, e.g. gfx1030:36")
+    options.output(parser, "folder of the traces (default: kdbtool-traces)")
+    options.root(parser)
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the private folders of --simulate, and say where"
+    )
+    options.verbosity(parser)
+    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="CMD", help="the program and its arguments")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Everything that can be wrong is found before the program starts."""
+    argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
+    if not argv:
+        raise KdbtoolError("no program given", hint="run: kdbtool record -- CMD ...")
+    target = split_target(args.simulate) if args.simulate else None
+    root = choose_root(args.root, simulated=target is not None)
+    libraries = libs.recorder().parent
+    folder, made = _output_folder(args.output or DEFAULT_OUTPUT)
+    before = set(folder.glob("*.kdbtrace"))
+    space = Workspace()
+    try:
+        code = _record(argv, target, root, libraries, folder, space)
+    finally:
+        if target is None or not args.keep:
+            space.remove()
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
+    if not args.quiet and (args.verbose or sys.stderr.isatty()):
+        _summary(sorted(set(folder.glob("*.kdbtrace")) - before), folder)
+    if target is not None and args.keep:
+        print(f"kdbtool record: private folders kept: {space.path}", file=sys.stderr)
+    return code if code >= 0 else _die(-code)
+
+
+def _output_folder(path: Path) -> tuple[Path, bool]:
+    """The folder, absolute, and whether it was made just now."""
+    path = path.absolute()
+    made = not path.exists()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise from_oserror(error, where=path) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise KdbtoolError("not writable", where=path, hint="name another folder with -o DIR")
+    return path, made
+
+
+def _record(
+    argv: list[str], target: Target | None, root: Root | None, libraries: Path, folder: Path, space: Workspace
+) -> int:
+    """Start the program and wait; its exit code, or minus its signal."""
+    env = recorded_environment(
+        os.environ if root is None else root.environment(),
+        library_dir=space.reachable(libraries),
+        trace_dir=folder,
+        target=target,
+        private=space.private() if target is not None else None,
+    )
+    binds = [libraries, folder, space.path, Path.home()]
+    database = os.environ.get("MIOPEN_SYSTEM_DB_PATH", "")
+    if database:
+        binds.append(Path(database))
+    relay = _Relay()
+    try:
+        process = enter.popen(
+            argv,
+            root=root.path if root else None,
+            env=env,
+            binds=binds,
+            close_fds=False,  # what the caller opened for the program stays open
+        )
+    except OSError as error:
+        raise _not_started(argv[0], root, error) from None
+    relay.process = process
+    space.started(process.pid)
+    return process.wait()
+
+
+def _not_started(program: str, root: Root | None, error: OSError) -> KdbtoolError:
+    where = f"{program} (in the root {root.path})" if root else program
+    if isinstance(error, FileNotFoundError):
+        return KdbtoolError("no such program", where=where)
+    return KdbtoolError("cannot be executed", where=where, why=(error.strerror or str(error)).lower())
+
+
+class _Relay:
+    """Signals that are meant for the program. Those that a terminal sends reach it by themselves.
+
+    They are Python handlers, not ignored signals: exec gives the program the default for a handled
+    signal, but would hand an ignored one down.
+    """
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[Any] | None = None
+        for number in (
+            *(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP),
+            *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH),
+        ):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self.forward)
+
+    def forward(self, number: int, frame: FrameType | None) -> None:
+        """To the program, unless the terminal has sent it there already."""
+        if number in (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH) and _in_foreground():
+            return
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+
+def _in_foreground() -> bool:
+    """Whether this process is in the foreground group of a terminal: Ctrl-C then reaches the whole group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _summary(traces: list[Path], folder: Path) -> None:
+    from kdbtool.shim.trace import read_trace
+
+    lookups = hits = compilers = 0
+    for path in traces:
+        try:
+            trace = read_trace(path)
+        except KdbtoolError as error:
+            print(f"kdbtool record: {error.line()}", file=sys.stderr)
+            continue
+        lookups += len(trace.lookups)
+        hits += sum(1 for lookup in trace.lookups if lookup.hit)
+        compilers += trace.facts.role == "compiler"
+    print(
+        f"kdbtool record: {len(traces)} traces in {folder}: {lookups} kernel lookups, {hits} hits, "
+        f"{compilers} compilers started",
+        file=sys.stderr,
+    )
+
+
+def _die(number: int) -> int:
+    """End by the signal that ended the program, so that a shell or make sees the same; no second core."""
+    sys.stderr.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):  # SIGKILL and SIGSTOP have no handler to set
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 128 + number  # a blocked signal
