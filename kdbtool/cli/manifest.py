@@ -49,6 +49,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repair", action="store_true", help="keep rows that only .o or -mcpu makes dead, with the right key"
     )
+    parser.add_argument(
+        "--spellings",
+        choices=("both", "asked"),
+        default="both",
+        help="both: add the other spelling of a key whose data type list MIOpen repeats by path (default); "
+        "asked: only the keys of the input",
+    )
     options.miopen(parser)
     parser.add_argument("--sources", type=Path, metavar="DIR", help="take the hashes from the sources in DIR")
     options.arch(parser)
@@ -72,7 +79,15 @@ def run(args: argparse.Namespace) -> int:
             why="the input does not say which one it is for",
             hint="add --miopen VERSION|PATH",
         )
-    choice = Choice(build, "dead" in args.drop, "asm" in args.drop, args.repair, archs, args.kernel)
+    choice = Choice(
+        build,
+        "dead" in args.drop,
+        "asm" in args.drop,
+        args.repair,
+        archs,
+        args.kernel,
+        both_spellings=args.spellings == "both",
+    )
     manifest, report, notes = _make(collected, choice, args.sources, asked=args.miopen is not None)
     if args.problems:
         manifest.problems = collected.problems
@@ -139,6 +154,7 @@ def _as_json(
         "rows": report.read,
         "distinct": report.distinct,
         "kept": report.kept,
+        "added": report.added,
         "unbuilt": report.unbuilt,
         "dropped": report.dropped,
         "doubled": report.doubled,
@@ -174,6 +190,8 @@ def _as_text(
     lines.append(
         f"{report.kept:>9} kept" + (f", {report.doubled} in both spellings" if report.doubled else "")
     )
+    if report.added:
+        lines.append(f"{report.added:>9} added: the other spelling of a kept key")
     if report.unbuilt:
         lines.append(f"{report.unbuilt:>9} listed as unbuilt: asked for, but this MIOpen has no source")
     if manifest.problems:

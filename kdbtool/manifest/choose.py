@@ -14,6 +14,7 @@ from kdbtool.manifest.collect import Collected, Row
 from kdbtool.manifest.model import ASKED_UNBUILT, BUILD, Key, Note
 from kdbtool.miopen.keys import language, source_of
 from kdbtool.miopen.liveness import judge, repair
+from kdbtool.miopen.spelling import other_spelling
 from kdbtool.miopen.versions import MiopenBuild
 from kdbtool.reasons import Reason, first
 
@@ -28,6 +29,7 @@ class Choice:
     repair: bool = False
     archs: Collection[str] | None = None
     kernel: re.Pattern[str] | None = None
+    both_spellings: bool = True
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Report:
     distinct: int = 0
     kept: int = 0
     unbuilt: int = 0
+    added: int = 0  # keys that no input has: the other spelling of one that is kept
     doubled: int = 0  # keys kept in both spellings, as pairs
     counted: Counter[Reason] = field(default_factory=Counter)
     carried: Counter[Reason] = field(default_factory=Counter)
@@ -71,7 +74,23 @@ def choose(collected: Collected, choice: Choice) -> tuple[dict[Key, Note], Repor
             report.unbuilt += 1
         else:
             report.kept += 1
+    if choice.both_spellings:
+        _complete(kept, choice.build, report)
     return kept, report
+
+
+def _complete(kept: dict[Key, Note], build: MiopenBuild | None, report: Report) -> None:
+    """Add the other spelling of every live key: a network's next process asks for that one."""
+    known = {(key.name, key.args, key.arch) for key in kept}
+    for key in list(kept):
+        args = other_spelling(key.name, key.args) if key.state == BUILD else None
+        if args is None or (key.name, args, key.arch) in known:
+            continue
+        if judge(key.name, args, key.arch or None, build):
+            continue  # dead itself, and kept only because nobody asked to drop such rows
+        known.add((key.name, args, key.arch))
+        kept[replace(key, args=args)] = Note()
+        report.added += 1
 
 
 def _state(row: Row, build: MiopenBuild | None) -> str:
