@@ -1,8 +1,9 @@
 """What kdbtool knows of each architecture, one `<arch>.toml` beside this file.
 
-The numbers are public: `elf_mach` and `features` from LLVM's AMDGPU usage document, unit counts as
-hipDeviceProp_t.multiProcessorCount reports them (work group processors on RDNA), the rest from
-AMD's product pages. docs/adding-an-arch.md says how to add one.
+`elf_mach` and `features` are LLVM's (AMDGPU usage document; the numbers were read off objects of clang
+21). Unit counts are what hipDeviceProp_t.multiProcessorCount reports (work group processors on RDNA).
+Clocks, bus widths, caches and memory only make a simulated device plausible: they are round figures,
+and nothing that is written to a database depends on them. docs/adding-an-arch.md: how to add one.
 """
 
 from __future__ import annotations
