@@ -7,11 +7,12 @@ file goes, once per symbol.
 
 from __future__ import annotations
 
+import functools
 from io import BytesIO
 from typing import Any
 
 from elftools.common.utils import struct_parse
-from elftools.elf.elffile import ELFFile
+from elftools.elf.structs import ELFStructs
 
 from kdbtool.codeobject import flags as amdgpu
 from kdbtool.codeobject.model import CodeObject, CodeObjectError, Descriptor, damage
@@ -25,6 +26,15 @@ INSTRUCTION_SIZE = 4  # the shortest there is
 STT_AMDGPU_HSA_KERNEL = "STT_LOOS"  # number 10, which pyelftools knows by its generic name
 
 
+@functools.cache
+def _structs(elf_class: int, little_endian: bool) -> Any:
+    """pyelftools' parsers; ELFFile would build them anew for each of a hundred thousand objects."""
+    structs = ELFStructs(little_endian=little_endian, elfclass=elf_class)
+    structs.create_basic_structs()
+    structs.create_advanced_structs("ET_DYN", "EM_AMDGPU", None)
+    return structs
+
+
 class Elf:
     """Bounded access to the parts of one ELF."""
 
@@ -36,9 +46,13 @@ class Elf:
         if len(data) < 64:
             raise CodeObjectError("bad-elf", f"only {len(data)} bytes")
         self.stream = BytesIO(data)
+        self.elf_class = {1: 32, 2: 64}.get(data[4], 0)
+        self.little_endian = data[5] == 1
+        if not self.elf_class or data[5] not in (1, 2):
+            raise CodeObjectError("bad-elf", f"class {data[4]}, byte order {data[5]}")
         with damage("bad-elf", "ELF header"):
-            self.file = ELFFile(self.stream)
-            self.header: Any = self.file.header
+            self.structs = _structs(self.elf_class, self.little_endian)
+            self.header: Any = struct_parse(self.structs.Elf_Ehdr, self.stream, 0)
 
     def table(self, what: str, offset: int, size: int, count: int, expected: int, limit: int) -> None:
         """Refuse a table of `count` entries of `size` bytes that is too long or leaves the file."""
@@ -51,7 +65,7 @@ class Elf:
         """Every section header."""
         with damage("bad-elf", "section headers"):
             count = self.header.e_shnum
-            struct = self.file.structs.Elf_Shdr
+            struct = self.structs.Elf_Shdr
             size, at = self.header.e_shentsize, self.header.e_shoff
             self.table("sections", at, size, count, struct.sizeof(), MAX_SECTIONS)
             return [struct_parse(struct, self.stream, at + n * size) for n in range(count)]
@@ -60,7 +74,7 @@ class Elf:
         """Every program header."""
         with damage("bad-elf", "program headers"):
             count = self.header.e_phnum
-            struct = self.file.structs.Elf_Phdr
+            struct = self.structs.Elf_Phdr
             size, at = self.header.e_phentsize, self.header.e_phoff
             self.table("segments", at, size, count, struct.sizeof(), MAX_SEGMENTS)
             return [struct_parse(struct, self.stream, at + n * size) for n in range(count)]
@@ -77,7 +91,7 @@ class Elf:
     def symbols(self, sections: list[Any], table: Any) -> list[tuple[bytes, Any]]:
         """(name, entry) of each symbol of a symbol table."""
         with damage("bad-elf", "symbol table"):
-            struct = self.file.structs.Elf_Sym
+            struct = self.structs.Elf_Sym
             size = table.sh_entsize
             if size < struct.sizeof():
                 raise CodeObjectError("bad-elf", f"symbols of {size} bytes")
@@ -111,17 +125,17 @@ def parse_elf(data: bytes, container: str, bundle_target: str | None) -> CodeObj
     ident = elf.header.e_ident
     abi = int(ident.EI_ABIVERSION)
     version = amdgpu.CODE_OBJECT_VERSION.get(abi) if data[7] == amdgpu.ELFOSABI_AMDGPU_HSA else None
-    order = "little" if elf.file.little_endian else "big"
+    order = "little" if elf.little_endian else "big"
     machine = int.from_bytes(data[18:20], order)  # type: ignore[arg-type]
     raw_flags = int(elf.header.e_flags)
-    ours = machine == amdgpu.EM_AMDGPU and elf.file.elfclass == 64 and elf.file.little_endian
+    ours = machine == amdgpu.EM_AMDGPU and elf.elf_class == 64 and elf.little_endian
     mach = amdgpu.mach_of(raw_flags) if ours else None
     xnack, sramecc = amdgpu.features_of(raw_flags, version, mach)
     head: dict[str, Any] = {
         "container": container,
         "bundle_target": bundle_target,
-        "elf_class": elf.file.elfclass,
-        "little_endian": elf.file.little_endian,
+        "elf_class": elf.elf_class,
+        "little_endian": elf.little_endian,
         "machine": machine,
         "osabi": data[7],
         "abi_version": abi,
