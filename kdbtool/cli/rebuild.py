@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     manifest = read_manifest(args.manifest)
     root = pick_root(args.root, args.compiler)
     library, release = _miopen(args.miopen)
-    sources = pick_sources(root, library, args.sources)
+    sources = pick_sources(root, library, args.sources, roots=args.root != "none")
     miopen = _release(manifest, release, None if args.sources else Path(sources.where), args)
     recipe = for_release(miopen)
     backend = pick_compiler(root, args.compiler, recipe)

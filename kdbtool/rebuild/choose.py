@@ -1,7 +1,8 @@
 """Which compiler and which kernel sources a rebuild takes when it is not told, in one fixed order.
 
-A machine with MIOpen uses its own compiler and library. Else a root is used if there is one: its
-compiler is the one that its MIOpen would start. Else this machine's compiler, with sources given.
+A root that is named comes first. A machine with MIOpen uses its own compiler and library. Else the default
+root is used if it is made: its compiler is the one that its MIOpen would start. Else this machine's compiler,
+with sources given.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kdbtool.miopen.sources import SourceSet, from_directory, from_library
 from kdbtool.rebuild.clang import Clang
 from kdbtool.rebuild.place import Place, Root
 from kdbtool.rebuild.recipe import Recipe
-from kdbtool.root import default_root, locate_miopen, open_root
+from kdbtool.root import choose_root, default_root, is_complete, locate_miopen, open_root
 
 # ROCm's own first; then the newest of a distribution's that MIOpen's kernels are known to build with.
 _ROCM = ("opt/rocm/llvm/bin/clang", "opt/rocm/lib/llvm/bin/clang", "usr/lib64/rocm/llvm/bin/clang")
@@ -24,15 +25,17 @@ _NAMES = (*(f"clang-{version}" for version in range(22, 14, -1)), "clang")
 
 
 def pick_root(option: str | None, compiler: Path | None) -> Path | None:
-    """The root to enter, or None: --root DIR, --root none, else as the module says."""
-    if option == "none":
+    """The root to enter, or None. --root DIR, --root none and $KDBTOOL_ROOT mean what they always do;
+    a --compiler without --root is one of this machine."""
+    if option is None and compiler is not None:
         return None
-    if option is not None:
-        return open_root(Path(option)).path
-    if compiler is not None or locate_miopen() is not None:
+    named = choose_root(option, simulated=False)
+    if named is not None:
+        return named.path
+    if option == "none" or locate_miopen() is not None:
         return None
     path = default_root()
-    return open_root(path).path if path.is_dir() or os.environ.get("KDBTOOL_ROOT") else None
+    return open_root(path).path if is_complete(path) else None
 
 
 def pick_compiler(root: Path | None, option: Path | None, recipe: Recipe) -> Clang:
@@ -55,12 +58,17 @@ def pick_compiler(root: Path | None, option: Path | None, recipe: Recipe) -> Cla
     )
 
 
-def pick_sources(root: Path | None, library: Path | None, folder: Path | None) -> SourceSet:
-    """--sources, --miopen, the root's libMIOpen, this machine's: the first that is there."""
+def pick_sources(root: Path | None, library: Path | None, folder: Path | None, *, roots: bool) -> SourceSet:
+    """--sources, --miopen, the root's libMIOpen, this machine's, the default root's: the first there is.
+
+    Reading a root's library does not enter the root; `roots` False (--root none) leaves them alone.
+    """
     if folder is not None:
         return from_directory(folder)
     if library is None:
         library = open_root(root).miopen if root is not None else locate_miopen()
+    if library is None and roots and is_complete(default_root()):
+        library = open_root(default_root()).miopen
     if library is None:
         raise KdbtoolError(
             "no kernel sources",

@@ -26,6 +26,7 @@ from kdbtool.rebuild.plan import Plan, Skip
 from kdbtool.rebuild.pool import Pool
 from kdbtool.rebuild.store import Store
 
+_FULL = 1 << 20  # bytes; with less a compiler cannot be expected to write its files
 Probe = dict[str, list[str]]  # target ids by language
 Order = tuple[Task, Identity]
 Message = Probe | Order
@@ -160,16 +161,21 @@ class _Worker:
             return self.backend.probe(message, self.limits)
         task, identity = message
         outcome = self.backend.compile(task, identity, self.limits)
-        if "No space left on device" in outcome.log:  # not the kernel's fault, and the next would fail too
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.store.folder))
-        if outcome.code is None:
-            return outcome
-        problems = [f for f in check_object(outcome.code, task.arch, task.target) if f.is_problem]
-        if problems:
+        if outcome.code is not None:
+            problems = [f for f in check_object(outcome.code, task.arch, task.target) if f.is_problem]
+            if not problems:
+                self.store.put(task.digest, outcome.code)
+                return replace(outcome, code=None, argv=())
             detail = "; ".join(f"{f.code.code} {f.detail}".strip() for f in problems)
-            return replace(outcome, code=None, reason=Reason.BAD_OBJECT, detail=detail)
-        self.store.put(task.digest, outcome.code)
-        return replace(outcome, code=None, argv=())
+            outcome = replace(outcome, code=None, reason=Reason.BAD_OBJECT, detail=detail)
+        self._check_disk(outcome.log)
+        return outcome
+
+    def _check_disk(self, log: str) -> None:
+        """A full disk is not the kernel's fault, and the next one would fail too: stop the run."""
+        left = os.statvfs(self.store.folder)
+        if "No space left on device" in log or left.f_bavail * left.f_frsize < _FULL:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.store.folder))
 
 
 @contextlib.contextmanager

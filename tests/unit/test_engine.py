@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -18,9 +19,12 @@ import pytest
 
 from kdbtool.cli import main
 from kdbtool.manifest import ASKED_UNBUILT, Key
+from kdbtool.reasons import Reason
+from kdbtool.rebuild.backend import Outcome, Task
 from kdbtool.rebuild.cores import cgroup_quota, usable
 from kdbtool.rebuild.place import ENVIRONMENT, MAX_LOG
 from kdbtool.rebuild.pool import Pool
+from kdbtool.rebuild.progress import choose
 from kdbtool.rebuild.store import Store
 from tests.support.rebuilding import ARCH, TARGET, calls, fake_clang, kernel_folder, key, manifest_file
 
@@ -226,25 +230,28 @@ def test_a_forbidden_option_stops_the_run_and_names_its_row(bench: Bench, option
 
 
 def test_changed_sources_are_refused_by_name(bench: Bench) -> None:
+    kernel_folder(bench.sources, "other.cpp")
     manifest = manifest_file(
-        bench.folder / "m.kdbmanifest", [GOOD, key(" -DFAKE=good", "other.cl")], bench.sources
+        bench.folder / "m.kdbmanifest", [GOOD, key(" -DFAKE=good", "other.cpp")], bench.sources
     )
-    (bench.sources / "other.cl").write_text("// another text\n")
+    (bench.sources / "other.cpp").write_text("// another text\n")
     done = bench.rebuild(manifest)
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "other.cl (text and headers, 1 rows)" in done.err
-    assert "kernel.cl" not in done.err.replace("other.cl", "")
+    assert "other.cpp (text and headers, 1 rows)" in done.err
+    assert "kernel.cl" not in done.err.replace("other.cpp", "")
     assert not bench.output.exists()
     assert bench.rebuild(manifest, "--allow-changed").code == 0
     assert len(bench.rows()) == 2
 
 
 def test_a_changed_header_is_refused(bench: Bench) -> None:
-    manifest = manifest_file(bench.folder / "m.kdbmanifest", [GOOD], bench.sources)
+    kernel_folder(bench.sources, "other.cpp")
+    keys = [key(" -DFAKE=good", "other.cpp")]
+    manifest = manifest_file(bench.folder / "m.kdbmanifest", keys, bench.sources)
     (bench.sources / "shared.h").write_text("#define ONE 2\n")
     done = bench.rebuild(manifest)
     assert done.code == 2
-    assert "kernel.cl (headers, 1 rows)" in done.err
+    assert "other.cpp (headers, 1 rows)" in done.err
 
 
 def test_rows_without_hashes_want_a_word(bench: Bench) -> None:
@@ -390,6 +397,42 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(bench: Bench) -> None:
         assert done.returncode == 1, done
         assert (done.stderr.count("\n"), "no space left" in done.stderr) == (1, True), done.stderr
         assert done.stdout.split() in ([], ["cache"])
+
+
+def test_two_runs_at_once_share_a_cache(bench: Bench) -> None:
+    keys = [key(f" -DFAKE=slow -DA={n}") for n in range(8)]
+    code = (
+        "import sys; from kdbtool.cli import main, rebuild; "
+        f"rebuild._target = lambda a, l: {TARGET!r}; sys.exit(main(sys.argv[1:], ('rebuild',)))"
+    )
+    outputs = [bench.folder / name for name in ("a.kdb", "b.kdb")]
+    running = []
+    for output in outputs:
+        bench.output = output
+        arguments = [str(a) for a in bench.arguments(keys, "-q")]
+        running.append(subprocess.Popen([sys.executable, "-c", code, *arguments]))
+    assert [process.wait() for process in running] == [0, 0]
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    assert not list((bench.folder / "cache" / "work").iterdir())
+
+
+def test_progress_on_a_terminal_and_in_a_log() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    task = Task("0" * 64, "kernel.cl", b"", "opencl", (), ARCH, TARGET)
+    failed = Outcome(task.digest, None, Reason.COMPILE_FAILED, "bad \x1b[31m\n[bold]")
+    for stream, quiet in ((Terminal(), False), (io.StringIO(), False), (io.StringIO(), True)):
+        progress = choose(quiet, False, stream)
+        progress.start(3, 1)
+        progress.done(task, Outcome(task.digest))
+        progress.done(task, failed)
+        progress.stop()
+        said = stream.getvalue()
+        assert "kernel.cl for gfx942:xnack-: compile-failed: bad \\x1b[31m\\n[bold]" in said
+        assert ("3/3" in said) == stream.isatty()
+        assert ("3 objects to build, 1 of them built before" in said) == (not quiet and not stream.isatty())
 
 
 def test_a_worker_that_dies_costs_one_message() -> None:
