@@ -122,7 +122,13 @@ class Code(enum.Enum):
     BZ2_TAIL = ("bz2-tail", _N, "bytes follow the end of the bzip2 stream", _H, _NONE)
     SIZE_SMALL = ("size-small", _P, "the object is larger than uncompressed_size", _T, _REBUILD)
     SIZE_LARGE = ("size-large", _N, "the object is smaller than uncompressed_size", _H, _REBUILD)
-    BAD_SIZE = ("bad-size", _P, "uncompressed_size is no usable number", _T, _REBUILD)
+    BAD_SIZE = (
+        "bad-size",
+        _P,
+        "uncompressed_size is no size: MIOpen allots it modulo 2**32 bytes, or throws",
+        _T,
+        _REBUILD,
+    )
     HASH_WRONG = ("hash-wrong", _P, "kernel_hash is not the MD5 of the object", _T, _REBUILD)
     HASH_OF_COMPRESSED = (
         "hash-of-compressed",

@@ -81,7 +81,7 @@ def write_kdb(
                 _collect(staging, rows, path)
                 _write(temp, staging, provenance)
         except sqlite3.Error as error:
-            full = getattr(error, "sqlite_errorname", "").startswith(("SQLITE_FULL", "SQLITE_IOERR"))
+            full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
             raise KdbtoolError(
                 "no space left" if full else "cannot write the database",
                 where=path,
