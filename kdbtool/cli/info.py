@@ -95,7 +95,9 @@ def _print(document: Mapping[str, Any], *, verbose: bool) -> None:
         (str(s["rows"]), str(s["objects"]), human(s["stored_bytes"]), s["language"], s["name"]) for s in shown
     ]
     if terminal:
-        table = Table(*head)
+        table = Table()
+        for title in head:
+            table.add_column(title, justify="left" if title in head[3:] else "right", overflow="fold")
         for row in cells:
             table.add_row(*row)
         out.print(table)
