@@ -69,12 +69,16 @@ class Workspace:
     """A folder for one run: private home and databases, and a short name for the libraries.
 
     It is `run-<pid namespace>-<pid>-<start>` in a folder of this user's under $TMPDIR. One whose
-    kdbtool was killed is removed by the next run, once its program has ended too.
+    kdbtool was killed is removed by the next run, once its program has ended too. With `keep` it has
+    a name that no run removes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep: bool = False) -> None:
         parent = _parent()
         _sweep(parent)
+        if keep:
+            self.path = Path(tempfile.mkdtemp(prefix="kept-", dir=parent))
+            return
         pid = os.getpid()
         self.path = parent / f"run-{_pid_namespace()}-{pid}-{_start(pid)}"
         self.path.mkdir(mode=0o700)

@@ -59,17 +59,18 @@ def run(args: argparse.Namespace) -> int:
     libraries = libs.recorder().parent
     folder, made = _output_folder(args.output or DEFAULT_OUTPUT)
     before = set(folder.glob("*.kdbtrace"))
-    space = Workspace()
+    keep = target is not None and args.keep
+    space = Workspace(keep=keep)
     try:
         code = _record(argv, target, root, libraries, folder, space)
     finally:
-        if target is None or not args.keep:
+        if not keep:
             space.remove()
         if made and not any(folder.iterdir()):
             folder.rmdir()
     if not args.quiet and (args.verbose or sys.stderr.isatty()):
         _summary(sorted(set(folder.glob("*.kdbtrace")) - before), folder)
-    if target is not None and args.keep:
+    if keep:
         print(f"kdbtool record: private folders kept: {space.path}", file=sys.stderr)
     return code if code >= 0 else _die(-code)
 

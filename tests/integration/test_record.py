@@ -167,6 +167,14 @@ def test_private_folders_of_a_killed_run_go_with_the_next(
     )
 
 
+def test_kept_folders_are_not_swept_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(launcher.tempfile, "tempdir", None)
+    kept = launcher.Workspace(keep=True)
+    launcher.Workspace().remove()
+    assert kept.path.is_dir()
+
+
 def test_temporary_folder_laid_by_somebody_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
