@@ -40,6 +40,7 @@ _FORMS = {
     lib.KDBT_LAUNCH_COOPERATIVE: "cooperative",
     lib.KDBT_LAUNCH_HOST: "host",
 }
+_UNKEYED = "of a convolution whose descriptors were set out of sight"
 ROW, DONE = 100, 101  # SQLite's results of a step
 
 
@@ -236,26 +237,17 @@ class _Assembler:
     def notes(self) -> list[str]:
         header = self.reader.header
         counted = [
-            (self.reader.truncated, "truncated record"),
-            (self.reader.damaged, "damaged record"),
-            (self.reader.unknown, "record of an unknown type"),
-            (self.unresolved, "record that names a lost one"),
-            (self.unkeyed, "convolution call whose descriptors were set out of sight"),
-            (int(header.dropped), "event that could not be recorded"),
+            (self.reader.truncated, "truncated record", "truncated records"),
+            (self.reader.damaged, "damaged record", "damaged records"),
+            (self.reader.unknown, "record of an unknown type", "records of an unknown type"),
+            (self.unresolved, "record that names a lost one", "records that name a lost one"),
+            (self.unkeyed, f"call {_UNKEYED}", f"calls {_UNKEYED}"),
+            (int(header.dropped), "event that could not be recorded", "events that could not be recorded"),
         ]
-        notes = [f"{n} {_plural(what, n)}" for n, what in counted if n]
+        notes = [f"{n} {one if n == 1 else many}" for n, one, many in counted if n]
         if header.stop_errno:
             notes.append(f"recording stopped: {os.strerror(header.stop_errno).lower()}")
         return notes
-
-
-def _plural(what: str, n: int) -> str:
-    first, *rest = what.split(" ")
-    if n == 1:
-        return what
-    if first in ("record", "event"):
-        return " ".join([first + "s", *rest])
-    return what.replace(" record", " records", 1) if " record" in what else what.replace(" call", " calls", 1)
 
 
 def _number(text: str | None) -> int | None:
@@ -266,7 +258,8 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     """The trace in a file. KdbtoolError (exit code 2) without a valid header."""
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        # not to wait for the other end of a FIFO
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             info = os.fstat(file.fileno())
             if not stat.S_ISREG(info.st_mode):
                 raise KdbtoolError("not a trace", where=path, why="not a regular file")

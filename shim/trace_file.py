@@ -119,8 +119,7 @@ class Reader:
             kind, whole, left = int(record.type), int(record.bytes), committed - at
             if whole == 0 and kind == lib.KDBT_LAUNCHES:  # still being written: the rest of the block
                 whole = left - (left - _RECORD) % _LAUNCH
-                self.truncated += cut
-                cut = False
+                committed -= left - whole
             elif not _RECORD <= whole <= left:
                 break
             elif record.check != lib.kdbt_record_check(record, whole):

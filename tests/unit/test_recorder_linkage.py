@@ -212,7 +212,7 @@ def test_no_getter_while_they_log(standins: Standins, traces: Path, switch: str)
     ran = same(standins, traces, "linked", "getters", env={switch: "1"})
     assert ran.out == "42 0\n"
     assert ran.trace.problems == []
-    assert "1 convolution call whose descriptors were set out of sight" in ran.trace.notes
+    assert "1 call of a convolution whose descriptors were set out of sight" in ran.trace.notes
 
 
 # -- launches
