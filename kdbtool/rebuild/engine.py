@@ -100,11 +100,12 @@ def _run(
     result = Result(identity, skips=list(plan.skips))
     tasks: dict[str, Task] = {}
     keys: dict[str, list[Key]] = {}
-    why = None
+    missing: dict[str, None] = {}  # in order, each once
     for job in plan.jobs:
         why = identity.missing(job.language, job.target)
         if why is not None:
             detail = f"{job.language} for {job.target}: {why}"
+            missing[detail] = None
             result.skips += [Skip(key, Reason.NO_COMPILER, detail) for key in job.keys]
             continue
         task = plan.task(job, identity)
@@ -114,7 +115,7 @@ def _run(
         raise KdbtoolError(
             "this compiler builds none of the rows",
             where=backend.describe(),
-            why=why,
+            why="; ".join(missing),
             hint="kdbtool root make gets one, or name another with --compiler",
         )
     wanted = [task for task in tasks.values() if store.get(task.digest) is None]

@@ -100,7 +100,8 @@ def for_release(release: str) -> Recipe:
     minor = f"{match[1]}.{match[2]}"
     hip_version = data["hip_versions"].get(minor, int(match[1]) * 10**9 + int(match[2]) * 10**6)
     commands = {language: _command(found[language]) for language in LANGUAGES if language in found}
-    content = json.dumps([found, hip_version], sort_keys=True)
+    decides = {name: value for name, value in found.items() if name != "source"}  # where it was read
+    content = json.dumps([decides, hip_version], sort_keys=True)
     return Recipe(found["id"], minor, hip_version, commands, hashlib.sha256(content.encode()).hexdigest())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -11,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +17,7 @@ import pytest
 
 from kdbtool.cli import main
 from kdbtool.manifest import ASKED_UNBUILT, Key
-from kdbtool.reasons import Reason
-from kdbtool.rebuild.backend import Outcome, Task
-from kdbtool.rebuild.cores import cgroup_quota, usable
 from kdbtool.rebuild.place import ENVIRONMENT, MAX_LOG
-from kdbtool.rebuild.pool import Pool
-from kdbtool.rebuild.progress import choose
-from kdbtool.rebuild.store import Store
 from tests.support.rebuilding import ARCH, TARGET, calls, fake_clang, kernel_folder, key, manifest_file
 
 
@@ -191,7 +183,7 @@ def test_a_kill_loses_nothing_that_was_finished(bench: Bench) -> None:
     entries = bench.folder / "cache"
     for _ in range(2):
         before = len(list(entries.glob("??/[0-9a-f]*")))
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command) as process:
             while len(list(entries.glob("??/[0-9a-f]*"))) < before + 2:
                 assert process.poll() is None
                 time.sleep(0.02)
@@ -203,8 +195,11 @@ def test_a_kill_loses_nothing_that_was_finished(bench: Bench) -> None:
     assert done.code == 0
     assert json.loads(done.out)["reused"] >= finished >= 4
     assert len(bench.rows()) == 12
-    assert not list((entries / "work").iterdir())  # those of the killed runs are gone, too
     first = bench.output.read_bytes()
+    assert bench.rebuild(keys, "--force").code == 0
+    assert bench.output.read_bytes() == first
+    # The folders of the killed runs are gone, too; the first run after a kill may still find its workers dying.
+    assert not list((entries / "work").iterdir())
     assert bench.rebuild(keys, "--force", "--cache", bench.folder / "cold").code == 0
     assert bench.output.read_bytes() == first
 
@@ -414,75 +409,3 @@ def test_two_runs_at_once_share_a_cache(bench: Bench) -> None:
     assert [process.wait() for process in running] == [0, 0]
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     assert not list((bench.folder / "cache" / "work").iterdir())
-
-
-def test_progress_on_a_terminal_and_in_a_log() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    task = Task("0" * 64, "kernel.cl", b"", "opencl", (), ARCH, TARGET)
-    failed = Outcome(task.digest, None, Reason.COMPILE_FAILED, "bad \x1b[31m\n[bold]")
-    for stream, quiet in ((Terminal(), False), (io.StringIO(), False), (io.StringIO(), True)):
-        progress = choose(quiet, False, stream)
-        progress.start(3, 1)
-        progress.done(task, Outcome(task.digest))
-        progress.done(task, failed)
-        progress.stop()
-        said = stream.getvalue()
-        assert "kernel.cl for gfx942:xnack-: compile-failed: bad \\x1b[31m\\n[bold]" in said
-        assert ("3/3" in said) == stream.isatty()
-        assert ("3 objects to build, 1 of them built before" in said) == (not quiet and not stream.isatty())
-
-
-def test_a_worker_that_dies_costs_one_message() -> None:
-    def setup(number: int) -> Callable[[int], int]:
-        def handle(message: int) -> int:
-            if message == 3:
-                os._exit(1)
-            return message * 2
-
-        return handle
-
-    with Pool[int, int](2, setup) as pool:
-        replies = dict(pool.map(range(6)))
-    assert replies == {0: 0, 1: 2, 2: 4, 3: None, 4: 8, 5: 10}
-
-
-def test_a_workers_error_reaches_the_caller() -> None:
-    def setup(number: int) -> Callable[[int], int]:
-        raise PermissionError(13, "Permission denied", "/somewhere")
-
-    with Pool[int, int](1, setup) as pool, pytest.raises(PermissionError) as caught:
-        list(pool.map([1]))
-    assert caught.value.filename == "/somewhere"
-
-
-def test_store_keeps_the_most_recently_used(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for n in range(4):
-        digest = f"{n:064x}"
-        store.put(digest, os.urandom(1000))
-        os.utime(store.path(digest), (n, n))
-    (tmp_path / "00" / ".abandoned.tmp").write_bytes(b"x")
-    os.utime(tmp_path / "00" / ".abandoned.tmp", (0, 0))
-    assert store.get(f"{0:064x}") is not None  # used now
-    assert store.trim(2 * 1200 + 100) == 2
-    assert [store.get(f"{n:064x}") is not None for n in range(4)] == [True, False, False, True]
-    assert not list(tmp_path.rglob(".*.tmp"))
-
-
-def test_jobs_follow_the_build_system(tmp_path: Path) -> None:
-    assert usable(7) == 7
-    assert usable(None, {"DEB_BUILD_OPTIONS": "nocheck parallel=1"}) == 1
-    assert usable(None, {"DEB_BUILD_OPTIONS": "parallel=0"}) == 1
-    assert usable(None, {"DEB_BUILD_OPTIONS": "parallel=x"}) >= 1
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    own = tmp_path / "own"
-    own.write_text("0::/a/b\n")
-    assert cgroup_quota(tmp_path, own) is None
-    (tmp_path / "a" / "cpu.max").write_text("150000 100000\n")
-    (tmp_path / "a" / "b" / "cpu.max").write_text("max 100000\n")
-    assert cgroup_quota(tmp_path, own) == 1
-    (tmp_path / "a" / "cpu.max").write_text("nonsense\n")
-    assert cgroup_quota(tmp_path, own) is None
