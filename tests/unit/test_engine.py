@@ -198,7 +198,7 @@ def test_a_kill_loses_nothing_that_was_finished(bench: Bench) -> None:
     first = bench.output.read_bytes()
     assert bench.rebuild(keys, "--force").code == 0
     assert bench.output.read_bytes() == first
-    # The folders of the killed runs are gone, too; the first run after a kill may still find its workers dying.
+    # The folders of killed runs are gone, too; the first run after a kill may find its workers still dying.
     assert not list((entries / "work").iterdir())
     assert bench.rebuild(keys, "--force", "--cache", bench.folder / "cold").code == 0
     assert bench.output.read_bytes() == first
