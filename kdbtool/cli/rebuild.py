@@ -27,6 +27,7 @@ from rich.table import Table
 from kdbtool.cli import options
 from kdbtool.cli.archs import wanted_archs
 from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, KdbtoolError, printable
+from kdbtool.kdb.names import parse_name
 from kdbtool.manifest import Manifest, read_manifest
 from kdbtool.miopen.versions import resolve
 from kdbtool.reasons import Reason
@@ -113,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         allow_changed=args.allow_changed,
         allow_unknown=args.allow_unknown,
     )
-    archs = sorted({job.arch for job in plan.jobs})
+    archs = sorted({job.arch for job in plan.jobs}) or _archs_of_nothing(args, plan)
     if not archs:
         return _nothing(args, plan)
     paths = publish.outputs({arch: arch for arch in archs}, args.output, force=args.force)
@@ -130,7 +131,10 @@ def run(args: argparse.Namespace) -> int:
     logs.save(failed, result.failures, backend, sources.headers)
     allowed = [name for name in ("changed", "unknown") if getattr(args, f"allow_{name}")]
     written = []
-    for arch, rows in sorted(result.rows.items()):
+    for arch in archs:
+        rows = result.rows.get(arch, [])
+        if plan.jobs and not rows:
+            continue  # all of them failed: an empty file would look like a result
         record = publish.provenance(
             arch,
             result.identity,
@@ -218,6 +222,14 @@ def _failed_folder(paths: dict[str, Path]) -> Path:
     return base.with_name(base.name + ".failed")
 
 
+def _archs_of_nothing(args: argparse.Namespace, plan: Plan) -> list[str]:
+    """A manifest without any row is an empty database, of the arch that --arch or the output names."""
+    if plan.skips or plan.filtered or plan.unbuilt:
+        return []
+    named = parse_name(args.output) if args.output is not None else None
+    return sorted(wanted_archs(args.arch) or ([named.arch] if named else []))
+
+
 def _nothing(args: argparse.Namespace, plan: Plan) -> int:
     counts = Counter(skip.reason for skip in plan.skips)
     counts += Counter({Reason.FILTER: plan.filtered, Reason.ASKED_UNBUILT: plan.unbuilt})
@@ -226,7 +238,7 @@ def _nothing(args: argparse.Namespace, plan: Plan) -> int:
         "no row to build",
         where=args.manifest,
         why=why or "the manifest has none",
-        hint="see --arch, --kernel and --sources",
+        hint="see --arch, --kernel and --sources (an empty database needs --arch)",
         exit_code=EXIT_PROBLEMS,
     )
 

@@ -147,3 +147,11 @@ def test_the_rebuilt_database_passes_verify(
 
 def test_a_manifest_says_that_it_was_simulated(cold: Cold) -> None:
     assert any("simulated" in origin for origin in read_manifest(cold.manifest).origins)
+
+
+def test_an_empty_manifest_is_an_empty_database(tmp_path: Path, kdbtool: Callable, opened_root: Root) -> None:
+    manifest = tmp_path / "none.kdbmanifest"
+    manifest.write_text("kdbtool-manifest format 0\nmiopen 6.4.3\nsources unknown\n")
+    kdb = _rebuild(kdbtool, opened_root, manifest, tmp_path / "gfx1030.kdb")
+    with open_kdb(kdb) as reader:
+        assert len(reader) == 0
