@@ -7,10 +7,11 @@
  * caller gets is a small entry of its own (kdb_thunks) that notes which real function it stands for
  * and goes on into the hook: two HIP runtimes each get their own calls back.
  *
- * dlclose only counts up `kdb_epoch`: a remembered address may be gone. */
+ * dlclose counts up `kdb_epoch` when it unloaded something: a remembered address may be gone. */
 #include "internal.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #if defined(__x86_64__)
 
@@ -135,15 +136,24 @@ void *kdb_thunk_for(const char *name, void *real) {
 
 #endif
 
+static int count_unloads(struct dl_phdr_info *info, size_t size, void *data) {
+    (void)size;
+    *(unsigned long long *)data = info->dlpi_subs;
+    return 1;
+}
+
 __attribute__((visibility("default"))) int dlclose(void *handle) {
     static int (*_Atomic real)(void *);
+    static _Atomic unsigned long long unloads;
+    unsigned long long now = 0;
     int (*call)(void *) = atomic_load_explicit(&real, memory_order_relaxed);
     if (!call) {
-        kdb_find_dlsym();
         call = (int (*)(void *))kdb_dlsym(RTLD_NEXT, "dlclose");
         atomic_store_explicit(&real, call, memory_order_relaxed);
     }
     int result = call ? call(handle) : -1;
-    atomic_fetch_add_explicit(&kdb_epoch, 1, memory_order_release);
+    dl_iterate_phdr(count_unloads, &now);
+    if (atomic_exchange(&unloads, now) != now)
+        atomic_fetch_add_explicit(&kdb_epoch, 1, memory_order_release);
     return result;
 }

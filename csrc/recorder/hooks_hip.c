@@ -133,8 +133,14 @@ void __hipRegisterFunction(void **fatbin, const void *host, char *function, cons
     struct host_function f = {name, fatbin};
     if (atomic_load_explicit(&kdb_mode, memory_order_acquire) == 0)
         kdb_setup();
-    if (host && name && atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2)
+    if (host && name && atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2) {
+        struct kdb_id old;
         kdb_map_set(&host_functions, (uintptr_t)host, &f);
+        if (kdb_map_get(&functions, (uintptr_t)host, &old)) { /* where an unloaded library had another */
+            kdb_map_drop(&functions, (uintptr_t)host);
+            atomic_fetch_add_explicit(&kdb_function_epoch, 1, memory_order_release);
+        }
+    }
     if (real)
         real(fatbin, host, function, name, limit, tid, bid, block, grid, warp);
 }

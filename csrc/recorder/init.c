@@ -13,6 +13,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ struct kdb_process *kdb_process;
 bool kdb_use_tsc;
 char kdb_folder[3072];
 
+static const char PART[] = ".part";
+enum { PATH_BYTES = sizeof kdb_folder + sizeof((struct kdb_process *)0)->file + sizeof PART };
 static struct kdbt_header facts; /* what every file of this process image begins with */
 static _Atomic uint32_t generations, said;
 static bool verbose;
@@ -140,11 +143,27 @@ static void fill_header(struct kdbt_header *h) {
     h->header_check = kdbt_header_check(h);
 }
 
+static void path_of(const char *file, const char *suffix, char path[PATH_BYTES]) {
+    snprintf(path, PATH_BYTES, "%s/%s%s", kdb_folder, file, suffix);
+}
+
+/* Growing a file past this limit is a SIGXFSZ, which would end the host. */
+bool kdb_may_grow(uint64_t bytes) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
+
 /* HOST-PID-START-RANDOM.kdbtrace: a reused pid, a copied random state or a shared folder cannot make
- * two processes meet, and O_EXCL | O_NOFOLLOW follows nothing that is planted there. */
+ * two processes meet, and O_EXCL | O_NOFOLLOW follows nothing that is planted there. Until its header
+ * is written it has another suffix: a process killed right here leaves nothing that looks like a
+ * trace. */
 static int make_file(struct kdb_process *p, const struct kdbt_header *h) {
-    char path[sizeof kdb_folder + sizeof p->file], host[33];
+    char path[PATH_BYTES], host[33];
     size_t n = 0;
+    if (!kdb_may_grow(KDBT_HEADER_BYTES)) {
+        errno = EFBIG;
+        return -1;
+    }
     for (; h->host[n] && n < sizeof host - 1; n++)
         host[n] = strchr("/-.", h->host[n]) || (unsigned char)h->host[n] <= ' ' ? '_' : h->host[n];
     host[n] = 0;
@@ -154,7 +173,7 @@ static int make_file(struct kdb_process *p, const struct kdbt_header *h) {
             random = h->start_ticks * 0x9e3779b97f4a7c15u + (uint64_t)tries;
         snprintf(p->file, sizeof p->file, "%s-%u-%llx-%016llx.kdbtrace", host, h->pid,
                  (unsigned long long)h->start_realtime_ns, (unsigned long long)random);
-        snprintf(path, sizeof path, "%s/%s", kdb_folder, p->file);
+        path_of(p->file, PART, path);
         int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd >= 0 || errno != EEXIST)
             return fd;
@@ -162,11 +181,37 @@ static int make_file(struct kdb_process *p, const struct kdbt_header *h) {
     return -1;
 }
 
+/* The header's page, written, mapped, and under its final name; or an errno. */
+static int map_header(struct kdb_process *p, int fd, const struct kdbt_header *header) {
+    char from[PATH_BYTES], to[PATH_BYTES];
+    struct stat st;
+    int error = posix_fallocate(fd, 0, KDBT_HEADER_BYTES);
+    if (error)
+        return error;
+    if (fstat(fd, &st) != 0)
+        return errno;
+    void *map = mmap(NULL, KDBT_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return errno;
+    memcpy(map, header, sizeof *header);
+    path_of(p->file, PART, from);
+    path_of(p->file, "", to);
+    if (rename(from, to) != 0) {
+        error = errno;
+        munmap(map, KDBT_HEADER_BYTES);
+        return error;
+    }
+    p->device = (uint64_t)st.st_dev;
+    p->inode = (uint64_t)st.st_ino;
+    p->header = map;
+    return 0;
+}
+
 int kdb_open_file(void) {
     struct kdb_process *p = kdb_process;
-    char path[sizeof kdb_folder + sizeof p->file];
+    char path[PATH_BYTES];
     struct stat st;
-    snprintf(path, sizeof path, "%s/%s", kdb_folder, p->file);
+    path_of(p->file, "", path);
     int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 &&
         (fstat(fd, &st) != 0 || (uint64_t)st.st_dev != p->device || (uint64_t)st.st_ino != p->inode)) {
@@ -181,40 +226,26 @@ bool kdb_begin_file(void) {
     struct kdb_process *p = kdb_process;
     struct kdb_quiet quiet = kdb_quiet_begin();
     struct kdbt_header header;
-    struct stat st;
     fill_header(&header);
-    int error = 0, fd = make_file(p, &header);
-    void *map = MAP_FAILED;
-    if (fd < 0)
-        error = errno;
-    else if (fstat(fd, &st) != 0)
-        error = errno;
-    else if ((error = posix_fallocate(fd, 0, KDBT_HEADER_BYTES)) == 0 &&
-             (map = mmap(NULL, KDBT_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
-        error = errno;
-    if (map == MAP_FAILED) {
-        if (fd >= 0) { /* no header, no trace: do not leave an empty file behind */
-            char path[sizeof kdb_folder + sizeof p->file];
-            snprintf(path, sizeof path, "%s/%s", kdb_folder, p->file);
+    int fd = make_file(p, &header);
+    int error = fd < 0 ? errno : map_header(p, fd, &header);
+    if (fd >= 0)
+        close(fd);
+    if (error) {
+        char path[PATH_BYTES];
+        path_of(p->file, PART, path);
+        if (fd >= 0)
             unlink(path);
-            close(fd);
-        }
         bool passing = error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR;
         kdb_say("no trace can be made in $KDBTOOL_TRACE_DIR", error);
         atomic_store(&p->phase, passing ? 0 : 3);
-        kdb_quiet_end(quiet);
-        return false;
+    } else {
+        atomic_store(&p->file_end, KDBT_HEADER_BYTES);
+        atomic_store(&p->generation, atomic_fetch_add(&generations, 1) + 1);
+        atomic_store(&p->phase, 2);
     }
-    close(fd);
-    p->device = (uint64_t)st.st_dev;
-    p->inode = (uint64_t)st.st_ino;
-    p->header = map;
-    *p->header = header;
-    atomic_store(&p->file_end, KDBT_HEADER_BYTES);
-    atomic_store(&p->generation, atomic_fetch_add(&generations, 1) + 1);
-    atomic_store(&p->phase, 2);
     kdb_quiet_end(quiet);
-    return true;
+    return error == 0;
 }
 
 /* glibc hands argc and argv to a constructor. They are looked at, never kept. */

@@ -59,8 +59,8 @@ enum { KDB_ERROR_HIP = 999, KDB_ERROR_MIOPEN = 7, KDB_ERROR_SQLITE = 1 };
 struct kdb_caller { /* calls that come out of [low, high) go to `real` */
     struct kdb_caller *next;
     uintptr_t low, high;
-    void *real;
-    uint32_t epoch;
+    _Atomic(void *) real;
+    _Atomic uint32_t epoch;
 };
 struct kdb_object { /* a loaded library or program */
     uintptr_t low, high;
@@ -93,8 +93,9 @@ static inline void *kdb_real(enum kdb_hook hook, const void *caller) {
     uint32_t epoch = atomic_load_explicit(&kdb_epoch, memory_order_acquire);
     for (struct kdb_caller *c = atomic_load_explicit(&kdb_callers[hook], memory_order_acquire); c;
          c = c->next)
-        if ((uintptr_t)caller - c->low < c->high - c->low && c->epoch == epoch)
-            return c->real;
+        if ((uintptr_t)caller - c->low < c->high - c->low &&
+            atomic_load_explicit(&c->epoch, memory_order_acquire) == epoch)
+            return atomic_load_explicit(&c->real, memory_order_relaxed);
     return kdb_resolve(hook, caller);
 }
 /* The real function for whoever called this hook; NULL if there is none. */
@@ -163,6 +164,7 @@ bool kdb_launch_slowly(struct kdb_thread *t, uint32_t shape, uint64_t ticks);
 void kdb_setup(void);
 bool kdb_begin_file(void); /* makes the trace; called once per process, phase is 1 */
 int kdb_open_file(void);   /* the trace again, or -1: no descriptor is kept that a host could close */
+bool kdb_may_grow(uint64_t bytes);
 uint64_t kdb_now_ns(void);
 extern bool kdb_use_tsc;
 extern char kdb_folder[3072];

@@ -237,15 +237,24 @@ static struct kdb_caller *new_caller(void) {
     return &nodes[n];
 }
 
+/* A node of the same library from before a dlclose is brought up to date: the list stays as short as
+ * the list of libraries. */
 static void remember(enum kdb_hook hook, const void *caller, const struct kdb_object *object, void *real,
                      uint32_t epoch) {
-    struct kdb_caller *node = new_caller();
-    if (!node)
+    uintptr_t low = object->path ? object->low : (uintptr_t)caller;
+    uintptr_t high = object->path ? object->high : (uintptr_t)caller + 1;
+    struct kdb_caller *node = atomic_load(&kdb_callers[hook]);
+    while (node && (node->low != low || node->high != high))
+        node = node->next;
+    bool fresh = !node;
+    if (fresh && !(node = new_caller()))
         return;
-    node->low = object->path ? object->low : (uintptr_t)caller;
-    node->high = object->path ? object->high : (uintptr_t)caller + 1;
-    node->real = real;
-    node->epoch = epoch;
+    atomic_store_explicit(&node->real, real, memory_order_relaxed);
+    atomic_store_explicit(&node->epoch, epoch, memory_order_release);
+    if (!fresh)
+        return;
+    node->low = low;
+    node->high = high;
     node->next = atomic_load(&kdb_callers[hook]);
     while (!atomic_compare_exchange_weak(&kdb_callers[hook], &node->next, node))
         ;

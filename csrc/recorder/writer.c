@@ -23,7 +23,8 @@ static const uint64_t CLOCK_EVERY = 100000000; /* ticks between clock records: s
 
 void kdb_drop(void) {
     struct kdb_process *p = kdb_process;
-    if (p && atomic_load(&p->phase) == 2)
+    uint32_t phase = p ? atomic_load(&p->phase) : 0;
+    if (phase >= 2 && p->header)
         __atomic_fetch_add(&p->header->dropped, 1, __ATOMIC_RELAXED);
 }
 
@@ -90,9 +91,10 @@ static bool next_block(struct kdb_thread *t, size_t bytes) {
     }
     uint64_t offset = atomic_fetch_add(&p->file_end, size);
     void *map = MAP_FAILED;
-    do
-        error = posix_fallocate(fd, (off_t)offset, (off_t)size);
-    while (error == EINTR);
+    if (!kdb_may_grow(offset + size))
+        error = EFBIG;
+    while (!error && (error = posix_fallocate(fd, (off_t)offset, (off_t)size)) == EINTR)
+        error = 0;
     if (!error &&
         (map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset)) == MAP_FAILED)
         error = errno;

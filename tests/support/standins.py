@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from kdbtool.shim import libs
 from kdbtool.shim.trace import Trace, find_traces, read_trace
@@ -102,3 +105,28 @@ class Standins:
         )
         found = [read_trace(p) for p in find_traces([traces])] if traces and traces.is_dir() else []
         return Ran(done.returncode, done.stdout, done.stderr, found)
+
+
+@pytest.fixture(scope="session")
+def standins(tmp_path_factory: pytest.TempPathFactory) -> Standins:
+    folder = tmp_path_factory.mktemp("standins")
+    folder.chmod(0o755)
+    return Standins(folder)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    return folder
+
+
+def same(standins: Standins, traces: Path, *argv: object, env: Mapping[str, str] | None = None) -> Ran:
+    """Run without and with the recorder: output and exit code are the same."""
+    plain, ran = standins.run(None, *argv, env=env), standins.run(traces, *argv, env=env)
+    assert (ran.code, ran.out, ran.err) == (plain.code, plain.out, plain.err)
+    return ran
+
+
+def python(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)

@@ -6,40 +6,16 @@ import hashlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support.standins import Ran, Standins
+from support.standins import Ran, Standins, python, same, standins, traces
 
-from kdbtool.shim import libs
+__all__ = ["standins", "traces"]  # fixtures
 
 IMAGE = bytes([0x7F, 0x45, 0x4C, 0x46, 2, 1, 1]) + bytes(57)
 KEY = "8-16-16-3x3-4-16-16-2-1x1-1x1-1x1-0-NCHW-FP32-F_g2"
 HIT, MISS = (b"a.cl.o", b" -DHIT=1  -mcpu=gfx1030"), (b"b.cl.o", b"-DMISS=1 -mcpu=gfx1030")
-
-
-@pytest.fixture(scope="session")
-def standins(tmp_path_factory: pytest.TempPathFactory) -> Standins:
-    folder = tmp_path_factory.mktemp("standins")
-    folder.chmod(0o755)
-    return Standins(folder)
-
-
-@pytest.fixture
-def traces(tmp_path: Path) -> Path:
-    folder = tmp_path / "traces"
-    folder.mkdir()
-    return folder
-
-
-def same(standins: Standins, traces: Path, *argv: object, **how: object) -> Ran:
-    """Run without and with the recorder: output and exit code are the same."""
-    plain = standins.run(None, *argv, **how)  # type: ignore[arg-type]
-    ran = standins.run(traces, *argv, **how)  # type: ignore[arg-type]
-    assert (ran.code, ran.out, ran.err) == (plain.code, plain.out, plain.err)
-    return ran
 
 
 def check_whole(ran: Ran) -> None:
@@ -81,10 +57,6 @@ def test_hip_get_proc_address(standins: Standins, traces: Path) -> None:
     ran = same(standins, traces, "loader", "proc-address")
     assert ran.out == "0 0 1\n"
     assert len(ran.trace.launches) == 1
-
-
-def python(code: str) -> tuple[str, ...]:
-    return (sys.executable, "-c", code)
 
 
 def test_case_40_python_rtld_local(standins: Standins, traces: Path) -> None:
@@ -240,157 +212,3 @@ def test_a_thousand_threads(standins: Standins, traces: Path) -> None:
 def test_one_handle_for_two_kernels(standins: Standins, traces: Path) -> None:
     ran = same(standins, traces, "linked", "reused")
     assert [x.kernel for x in ran.trace.launches] == ["kernel_even", "kernel_odd"] * 2
-
-
-# -- processes
-
-
-def test_case_30_pool_of_workers(standins: Standins, traces: Path) -> None:
-    """fork, _exit and exec: each process has a file of its own, whole."""
-    ran = same(standins, traces, "linked", "pool", 5)
-    assert ran.out == "7\n" * 5 + "42 3\n"
-    assert len(ran.traces) == 7  # the parent twice: before and after exec
-    assert len({t.path.name for t in ran.traces}) == 7
-    parent = ran.traces[0].facts.ppid
-    assert sum(t.facts.ppid == os.getpid() or t.facts.ppid == parent for t in ran.traces) >= 2
-    for trace in ran.traces:
-        assert [(x.hit) for x in trace.lookups] == [True, False]
-        assert (len(trace.problems), len(trace.launches), trace.notes) == (1, 3, [])
-
-
-def test_closed_descriptors_are_not_ours_to_write(standins: Standins, traces: Path, tmp_path: Path) -> None:
-    ran = same(standins, traces, "linked", "close-all", tmp_path / "mine")
-    assert (tmp_path / "mine").read_text() == "mine alone\n"
-    assert len(ran.trace.launches) == 80003
-
-
-def test_compiler_child_says_only_that_it_ran(standins: Standins, traces: Path, tmp_path: Path) -> None:
-    roles = {
-        "clang++-21": "compiler", "clang": "compiler", "amdclang++": "compiler", "clang-21": "compiler",
-        "ld.lld": "linker", "lld": "linker", "hipcc": "wrapper", "clang-offload-bundler": "bundler",
-    }  # fmt: skip
-    for name in [*roles, "clang-format", "clangd", "ld", "python3"]:
-        (tmp_path / name).symlink_to(standins.folder / "linked")
-        standins.run(traces, str(tmp_path / name), "nothing")
-    standins.run(traces, str(tmp_path / "clang"), "-cc1", "-secret")
-    found = standins.run(traces, "linked", "nothing").traces
-    assert {t.facts.exe: t.facts.role for t in found if t.facts.role != "frontend"} == roles
-    assert sum(t.facts.role == "frontend" for t in found) == 1
-    for trace in found:
-        assert trace.path.stat().st_size == 4096
-        assert b"secret" not in trace.path.read_bytes() and b"nothing" not in trace.path.read_bytes()
-
-
-# -- places
-
-
-def test_case_29_home_unset_and_root(standins: Standins, traces: Path) -> None:
-    for home in ("-", "/"):
-        same(standins, traces, "linked", "linked", env={"HOME": home})
-
-
-def test_case_29_unwritable_folder(standins: Standins, tmp_path: Path) -> None:
-    folder = tmp_path / "readonly"
-    folder.mkdir(mode=0o555)
-    for parent in [tmp_path, *tmp_path.parents]:
-        if parent != Path("/tmp") and parent.stat().st_uid == os.getuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o055)
-    uid = 65534 if os.getuid() == 0 else None
-    ran = standins.run(folder, "linked", "linked", uid=uid)
-    assert (ran.code, ran.out, ran.err, ran.traces) == (0, "42 3\n", "", [])
-    loud = standins.run(folder, "linked", "linked", uid=uid, env={"KDBTOOL_VERBOSE": "1"})
-    assert loud.out == "42 3\n"
-    assert loud.err.count("\n") == 1 and "unrecorded" in loud.err
-
-
-@pytest.mark.parametrize("kind", ["absent", "file", "dangling"])
-def test_case_29_no_folder(standins: Standins, tmp_path: Path, kind: str) -> None:
-    place = tmp_path / "place"
-    if kind == "file":
-        place.write_text("mine")
-    elif kind == "dangling":
-        place.symlink_to(tmp_path / "nowhere")
-    same(standins, place, "linked", "linked")
-    assert kind != "file" or place.read_text() == "mine"
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_case_29_symlink_over_the_trace(standins: Standins, traces: Path, tmp_path: Path) -> None:
-    """Once recording, a link laid over the trace's name gets nothing: recording stops."""
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    code = f"""
-import ctypes, os, pathlib
-user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
-user.g(1)
-(trace,) = pathlib.Path({str(traces)!r}).glob("*.kdbtrace")
-os.rename(trace, {str(tmp_path / "moved.kdbtrace")!r})
-os.symlink({str(victim)!r}, trace)
-print(user.g(100000))
-"""
-    ran = standins.run(tmp_path, *python(code), env={"KDBTOOL_TRACE_DIR": str(traces)})
-    assert ran.out == "101001\n"
-    assert victim.read_bytes() == b"precious"
-    assert 1 <= len(ran.trace.launches) < 100001
-    assert any("recording stopped" in note for note in ran.trace.notes)
-
-
-def test_traces_are_private(standins: Standins, traces: Path) -> None:
-    ran = standins.run(traces, "linked", "linked")
-    assert ran.trace.path.stat().st_mode & 0o7777 == 0o600
-
-
-def test_relative_folder_and_a_host_that_moves(standins: Standins, tmp_path: Path) -> None:
-    (tmp_path / "here").mkdir()
-    user = str(standins.folder / "libuser1.so")
-    code = f"import os, ctypes; os.chdir('/'); print(ctypes.CDLL({user!r}).g(1))"
-    env = {"LD_PRELOAD": str(libs.recorder()), "KDBTOOL_TRACE_DIR": "here", "PATH": os.environ["PATH"]}
-    subprocess.run(python(code), env=env, cwd=tmp_path, check=True, capture_output=True)
-    assert len(list((tmp_path / "here").iterdir())) == 1
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="mounts a small tmpfs")
-def test_full_disk(standins: Standins, traces: Path) -> None:
-    """Recording stops and the program goes on; what was recorded is there."""
-    code = f"""
-import ctypes, subprocess
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", {str(traces)!r}], check=True)
-user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
-print(user.g(200000))
-import pathlib, shutil
-for path in pathlib.Path({str(traces)!r}).glob("*.kdbtrace"):
-    shutil.copy(path, {str(traces.parent)!r})
-"""
-    env = {"KDBTOOL_TRACE_DIR": str(traces)}
-    ran = standins.run(traces.parent, "/usr/bin/unshare", "--mount", *python(code), env=env)
-    assert ran.out == "201000\n", ran.err
-    assert 1000 < len(ran.trace.launches) < 200000
-    assert "recording stopped: no space left on device" in ran.trace.notes
-
-
-def test_descriptors_run_out(standins: Standins, traces: Path) -> None:
-    code = f"""
-import ctypes, os, resource
-user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
-resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
-held = []
-try:
-    while True: held.append(os.dup(0))
-except OSError: pass
-print(user.g(10))
-for fd in held: os.close(fd)
-print(user.g(10))
-"""
-    ran = same(standins, traces, *python(code))
-    assert ran.out == "1010\n1020\n"
-    assert len(ran.trace.launches) == 10
-
-
-def test_errno_is_the_hosts(standins: Standins, traces: Path) -> None:
-    code = f"""
-import ctypes
-user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r}, use_errno=True)
-ctypes.set_errno(77)
-print(user.g(1), ctypes.get_errno())
-"""
-    assert same(standins, traces, *python(code)).out == "1001 77\n"

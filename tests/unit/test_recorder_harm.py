@@ -1,0 +1,203 @@
+"""What a host may do under the recorder, and what the recorder may not: each run is compared with one
+without it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.standins import Standins, python, same, standins, traces
+
+from kdbtool.shim import libs
+
+__all__ = ["standins", "traces"]  # fixtures
+
+
+# -- processes
+
+
+def test_case_30_pool_of_workers(standins: Standins, traces: Path) -> None:
+    """fork, _exit and exec: each process has a file of its own, whole."""
+    ran = same(standins, traces, "linked", "pool", 5)
+    assert ran.out == "7\n" * 5 + "42 3\n"
+    assert len(ran.traces) == 7  # the parent twice: before and after exec
+    assert len({t.path.name for t in ran.traces}) == 7
+    parent = ran.traces[0].facts.ppid
+    assert sum(t.facts.ppid == os.getpid() or t.facts.ppid == parent for t in ran.traces) >= 2
+    for trace in ran.traces:
+        assert [(x.hit) for x in trace.lookups] == [True, False]
+        assert (len(trace.problems), len(trace.launches), trace.notes) == (1, 3, [])
+
+
+def test_closed_descriptors_are_not_ours_to_write(standins: Standins, traces: Path, tmp_path: Path) -> None:
+    ran = same(standins, traces, "linked", "close-all", tmp_path / "mine")
+    assert (tmp_path / "mine").read_text() == "mine alone\n"
+    assert len(ran.trace.launches) == 80003
+
+
+def test_compiler_child_says_only_that_it_ran(standins: Standins, traces: Path, tmp_path: Path) -> None:
+    roles = {
+        "clang++-21": "compiler", "clang": "compiler", "amdclang++": "compiler", "clang-21": "compiler",
+        "ld.lld": "linker", "lld": "linker", "hipcc": "wrapper", "clang-offload-bundler": "bundler",
+    }  # fmt: skip
+    for name in [*roles, "clang-format", "clangd", "ld", "python3"]:
+        (tmp_path / name).symlink_to(standins.folder / "linked")
+        standins.run(traces, str(tmp_path / name), "nothing")
+    standins.run(traces, str(tmp_path / "clang"), "-cc1", "-secret")
+    found = standins.run(traces, "linked", "nothing").traces
+    assert {t.facts.exe: t.facts.role for t in found if t.facts.role != "frontend"} == roles
+    assert sum(t.facts.role == "frontend" for t in found) == 1
+    for trace in found:
+        assert trace.path.stat().st_size == 4096
+        assert b"secret" not in trace.path.read_bytes() and b"nothing" not in trace.path.read_bytes()
+
+
+# -- places
+
+
+def test_case_29_home_unset_and_root(standins: Standins, traces: Path) -> None:
+    for home in ("-", "/"):
+        same(standins, traces, "linked", "linked", env={"HOME": home})
+
+
+def test_case_29_unwritable_folder(standins: Standins, tmp_path: Path) -> None:
+    folder = tmp_path / "readonly"
+    folder.mkdir(mode=0o555)
+    for parent in [tmp_path, *tmp_path.parents]:
+        if parent != Path("/tmp") and parent.stat().st_uid == os.getuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    uid = 65534 if os.getuid() == 0 else None
+    ran = standins.run(folder, "linked", "linked", uid=uid)
+    assert (ran.code, ran.out, ran.err, ran.traces) == (0, "42 3\n", "", [])
+    loud = standins.run(folder, "linked", "linked", uid=uid, env={"KDBTOOL_VERBOSE": "1"})
+    assert loud.out == "42 3\n"
+    assert loud.err.count("\n") == 1 and "unrecorded" in loud.err
+
+
+@pytest.mark.parametrize("kind", ["absent", "file", "dangling"])
+def test_case_29_no_folder(standins: Standins, tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "place"
+    if kind == "file":
+        place.write_text("mine")
+    elif kind == "dangling":
+        place.symlink_to(tmp_path / "nowhere")
+    same(standins, place, "linked", "linked")
+    assert kind != "file" or place.read_text() == "mine"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_case_29_symlink_over_the_trace(standins: Standins, traces: Path, tmp_path: Path) -> None:
+    """Once recording, a link laid over the trace's name gets nothing: recording stops."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    code = f"""
+import ctypes, os, pathlib
+user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
+user.g(1)
+(trace,) = pathlib.Path({str(traces)!r}).glob("*.kdbtrace")
+os.rename(trace, {str(tmp_path / "moved.kdbtrace")!r})
+os.symlink({str(victim)!r}, trace)
+print(user.g(100000))
+"""
+    ran = standins.run(tmp_path, *python(code), env={"KDBTOOL_TRACE_DIR": str(traces)})
+    assert ran.out == "101001\n"
+    assert victim.read_bytes() == b"precious"
+    assert 1 <= len(ran.trace.launches) < 100001
+    assert any("recording stopped" in note for note in ran.trace.notes)
+
+
+def test_traces_are_private(standins: Standins, traces: Path) -> None:
+    ran = standins.run(traces, "linked", "linked")
+    assert ran.trace.path.stat().st_mode & 0o7777 == 0o600
+
+
+def test_relative_folder_and_a_host_that_moves(standins: Standins, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    user = str(standins.folder / "libuser1.so")
+    code = f"import os, ctypes; os.chdir('/'); print(ctypes.CDLL({user!r}).g(1))"
+    env = {"LD_PRELOAD": str(libs.recorder()), "KDBTOOL_TRACE_DIR": "here", "PATH": os.environ["PATH"]}
+    subprocess.run(python(code), env=env, cwd=tmp_path, check=True, capture_output=True)
+    assert len(list((tmp_path / "here").iterdir())) == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounts a small tmpfs")
+def test_full_disk(standins: Standins, traces: Path) -> None:
+    """Recording stops and the program goes on; what was recorded is there."""
+    code = f"""
+import ctypes, subprocess
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", {str(traces)!r}], check=True)
+user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
+print(user.g(200000))
+import pathlib, shutil
+for path in pathlib.Path({str(traces)!r}).glob("*.kdbtrace"):
+    shutil.copy(path, {str(traces.parent)!r})
+"""
+    env = {"KDBTOOL_TRACE_DIR": str(traces)}
+    ran = standins.run(traces.parent, "/usr/bin/unshare", "--mount", *python(code), env=env)
+    assert ran.out == "201000\n", ran.err
+    assert 1000 < len(ran.trace.launches) < 200000
+    assert "recording stopped: no space left on device" in ran.trace.notes
+
+
+@pytest.mark.parametrize(("limit", "recorded"), [(1000, 0), (40_000, 1)])
+def test_file_size_limit_is_no_signal(standins: Standins, traces: Path, limit: int, recorded: int) -> None:
+    """RLIMIT_FSIZE: growing past it would be SIGXFSZ."""
+    code = f"""
+import ctypes, resource
+user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+print(user.g(100000))
+"""
+    ran = same(standins, traces, *python(code))
+    assert ran.out == "101000\n"
+    assert len(ran.traces) == recorded
+    assert not list(traces.glob("*.part"))
+    assert not recorded or "recording stopped: file too large" in ran.trace.notes
+
+
+def test_dlclose_of_everything(standins: Standins, traces: Path) -> None:
+    """Libraries that come and go, at the same address or at another."""
+    code = f"""
+import ctypes, _ctypes
+total = 0
+for i in range(20):
+    for path in {[str(standins.folder / p) for p in ("libuser1.so", "other/libuser2.so")]!r}:
+        user = ctypes.CDLL(path)
+        total += user.g(i)
+        _ctypes.dlclose(user._handle)
+print(total)
+"""
+    ran = same(standins, traces, *python(code), env={"LD_LIBRARY_PATH": "-"})
+    assert len(ran.trace.launches) == 2 * sum(range(20))
+    assert ran.trace.launches.by_kernel() == {"user_kernel": 380}
+
+
+def test_descriptors_run_out(standins: Standins, traces: Path) -> None:
+    code = f"""
+import ctypes, os, resource
+user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
+resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
+held = []
+try:
+    while True: held.append(os.dup(0))
+except OSError: pass
+print(user.g(10))
+for fd in held: os.close(fd)
+print(user.g(10))
+"""
+    ran = same(standins, traces, *python(code))
+    assert ran.out == "1010\n1020\n"
+    assert len(ran.trace.launches) == 10
+
+
+def test_errno_is_the_hosts(standins: Standins, traces: Path) -> None:
+    code = f"""
+import ctypes
+user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r}, use_errno=True)
+ctypes.set_errno(77)
+print(user.g(1), ctypes.get_errno())
+"""
+    assert same(standins, traces, *python(code)).out == "1001 77\n"
