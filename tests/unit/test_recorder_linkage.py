@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -212,3 +214,30 @@ def test_a_thousand_threads(standins: Standins, traces: Path) -> None:
 def test_one_handle_for_two_kernels(standins: Standins, traces: Path) -> None:
     ran = same(standins, traces, "linked", "reused")
     assert [x.kernel for x in ran.trace.launches] == ["kernel_even", "kernel_odd"] * 2
+
+
+# -- the list
+
+
+def test_every_hook_is_documented_and_exported(standins: Standins) -> None:
+    """docs/recorder.md names each, with [X] for optional, {A,B} for a choice, * for anything."""
+    repo = Path(__file__).resolve().parents[2]
+    hooks = re.findall(r"^KDB_HOOK\(\w+, \w+, (\w+),", (repo / "csrc/recorder/hooks.def").read_text(), re.M)
+    spans = re.findall(r"`([^`\n]+)`", (repo / "docs/recorder.md").read_text())
+    swap = {"[": "(", "]": ")?", "{": "(", "}": ")", ",": "|", "*": r"\w*"}
+    patterns = ["".join(swap.get(c, re.escape(c)) for c in span) for span in spans]
+    assert len(hooks) > 40
+    assert [h for h in hooks if not any(re.fullmatch(p, h) for p in patterns)] == []
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", standins.recorder], capture_output=True, text=True, check=True
+    )
+    exported = {line.split()[-1] for line in listed.stdout.splitlines()}
+    assert exported == {*hooks, "dlsym", "dlvsym", "dlclose"}
+
+
+def test_recorder_needs_libc_alone(standins: Standins) -> None:
+    """No C++, no Python, nothing of ROCm; and room for its TLS in any program."""
+    listed = subprocess.run(["readelf", "-d", standins.recorder], capture_output=True, text=True, check=True)
+    needed = set(re.findall(r"NEEDED.*\[(.+?)\]", listed.stdout))
+    assert needed <= {"libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}
+    assert "STATIC_TLS" in listed.stdout
