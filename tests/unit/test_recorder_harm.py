@@ -4,13 +4,16 @@ without it."""
 from __future__ import annotations
 
 import os
+import random
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from support.standins import Standins, python, same, standins, traces
 
 from kdbtool.shim import libs
+from kdbtool.shim.trace import find_traces, read_trace
 
 __all__ = ["standins", "traces"]  # fixtures
 
@@ -201,3 +204,38 @@ ctypes.set_errno(77)
 print(user.g(1), ctypes.get_errno())
 """
     assert same(standins, traces, *python(code)).out == "1001 77\n"
+
+
+def test_signal_inside_a_hook(standins: Standins, traces: Path) -> None:
+    """A handler that launches while a launch is being recorded: none lost uncounted, none damaged."""
+    ran = standins.run(traces, "linked", "interrupted", 2_000_000)
+    assert ran.code == 0
+    (dropped,) = [int(n.split()[0]) for n in ran.trace.notes if "could not be recorded" in n] or [0]
+    assert len(ran.trace.launches) + dropped == int(ran.out)
+    assert [n for n in ran.trace.notes if "could not be recorded" not in n] == []
+    counts = ran.trace.launches.by_kernel()
+    assert counts["thread_kernel"] == 2_000_000
+    assert counts["signal_kernel"] > 10
+
+
+def test_killed_at_any_moment(standins: Standins, traces: Path) -> None:
+    """What is in the trace is whole, in order, and complete but for the event in flight."""
+    random.seed(5)
+    env = {"LD_LIBRARY_PATH": str(standins.folder), "LD_PRELOAD": str(standins.recorder)}
+    for _ in range(30):
+        command = [str(standins.folder / "linked"), "forever"]
+        with subprocess.Popen(
+            command, env={**env, "KDBTOOL_TRACE_DIR": str(traces)}, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None and process.stdout.readline() == b"begun\n"
+            time.sleep(random.uniform(0, 0.02))
+            process.kill()
+    found = [read_trace(p) for p in find_traces([traces])]
+    assert len(found) >= 20
+    for trace in found:
+        assert trace.notes == []
+        rounds = len(trace.problems)
+        assert len(trace.launches) in range(3 * rounds, 3 * rounds + 4)
+        assert len(trace.lookups) in range(2 * rounds, 2 * rounds + 3)
+        assert [x.hit for x in trace.lookups[: 2 * rounds]] == [True, False] * rounds
+    assert max(len(t.launches) for t in found) > 100

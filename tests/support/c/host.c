@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,8 +71,39 @@ static void threads(int count, long each) {
     free(all);
 }
 
+static void *signal_function;
+
+static void at_alarm(int number) {
+    (void)number;
+    hipModuleLaunchKernel(signal_function, 9, 1, 1, 64, 1, 1, 0, NULL, NULL, NULL);
+}
+
+/* Launches that signal handlers interrupt with launches of their own. */
+static void interrupted(long n) {
+    static const unsigned char image[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+    struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    void *module;
+    hipModuleLoadData(&module, image);
+    hipModuleGetFunction(&signal_function, module, "signal_kernel");
+    at_alarm(0);
+    signal(SIGALRM, at_alarm);
+    setitimer(ITIMER_REAL, &often, NULL);
+    many((void *)n);
+    setitimer(ITIMER_REAL, &never, NULL);
+}
+
 static int mode(int argc, char **argv) {
     const char *how = argv[1];
+    if (strcmp(how, "interrupted") == 0) {
+        interrupted(atol(argv[2]));
+        return printf("%d\n", standin_launches());
+    }
+    if (strcmp(how, "forever") == 0) {
+        printf("begun\n");
+        fflush(stdout);
+        for (;;)
+            work();
+    }
     if (strcmp(how, "linked") == 0) {
         int result = work();
         return printf("%d %d\n", result, standin_launches());
