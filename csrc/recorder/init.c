@@ -181,24 +181,27 @@ static int make_file(struct kdb_process *p, const struct kdbt_header *h) {
     return -1;
 }
 
-/* The header's page, written, mapped, and under its final name; or an errno. */
+/* The header's page, written, under its final name, and mapped; or an errno, and no file. Mapped last:
+ * valgrind 3.19 trips over two mappings of one file under two names. */
 static int map_header(struct kdb_process *p, int fd, const struct kdbt_header *header) {
     char from[PATH_BYTES], to[PATH_BYTES];
     struct stat st;
-    int error = posix_fallocate(fd, 0, KDBT_HEADER_BYTES);
-    if (error)
-        return error;
-    if (fstat(fd, &st) != 0)
-        return errno;
-    void *map = mmap(NULL, KDBT_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
-        return errno;
-    memcpy(map, header, sizeof *header);
+    void *map = MAP_FAILED;
     path_of(p->file, PART, from);
     path_of(p->file, "", to);
-    if (rename(from, to) != 0) {
+    int error = posix_fallocate(fd, 0, KDBT_HEADER_BYTES);
+    if (!error && (pwrite(fd, header, sizeof *header, 0) != sizeof *header || fstat(fd, &st) != 0))
+        error = errno ? errno : EIO;
+    if (!error && rename(from, to) != 0)
         error = errno;
-        munmap(map, KDBT_HEADER_BYTES);
+    if (error) {
+        unlink(from);
+        return error;
+    }
+    map = mmap(NULL, KDBT_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        error = errno;
+        unlink(to);
         return error;
     }
     p->device = (uint64_t)st.st_dev;
@@ -232,10 +235,6 @@ bool kdb_begin_file(void) {
     if (fd >= 0)
         close(fd);
     if (error) {
-        char path[PATH_BYTES];
-        path_of(p->file, PART, path);
-        if (fd >= 0)
-            unlink(path);
         bool passing = error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR;
         kdb_say("no trace can be made in $KDBTOOL_TRACE_DIR", error);
         atomic_store(&p->phase, passing ? 0 : 3);
