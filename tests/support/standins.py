@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -46,7 +47,8 @@ class Standins:
     """`folder` holds everything; `folder/other` a second HIP with a user of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.recorder = folder, libs.recorder()
+        # A copy: another user's process cannot read one in a private clone.
+        self.folder, self.recorder = folder, Path(shutil.copy(libs.recorder(), folder))
         for place, tag in ((folder, 1), (folder / "other", 2)):
             place.mkdir(exist_ok=True)
             hip = place / "libamdhip64.so.6"
