@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +32,10 @@ class Recipe:
     cure_environment: dict[str, str]
 
 
-def known() -> list[str]:
+@functools.cache
+def known() -> tuple[str, ...]:
     """Versions that have a recipe."""
-    return sorted(p.stem for p in _FOLDER.glob("*.toml"))
+    return tuple(sorted(p.stem for p in _FOLDER.glob("*.toml")))
 
 
 def load(version: str = DEFAULT_VERSION) -> Recipe:

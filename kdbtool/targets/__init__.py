@@ -74,9 +74,10 @@ class Target:
         return self.build_targets.get(language, self.arch)
 
 
-def known() -> list[str]:
+@functools.cache
+def known() -> tuple[str, ...]:
     """All architectures with data, by version: gfx900 before gfx1030."""
-    return sorted((p.stem for p in _FOLDER.glob("gfx*.toml")), key=lambda a: (len(a), a))
+    return tuple(sorted((p.stem for p in _FOLDER.glob("gfx*.toml")), key=lambda a: (len(a), a)))
 
 
 def load(arch: str) -> Target:

@@ -43,7 +43,7 @@ def as_nobody(action: Callable[[], str]) -> str:
     return text
 
 
-def test_007(folder: Path, run_cli: Callable[..., Any]) -> None:
+def test_007(folder: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
     live = make(folder / "gfx1030_36.ukdb", before=["PRAGMA journal_mode=wal"])
     path = live.rename(folder / "gfx1030.kdb")
     path.chmod(0o644)
@@ -53,7 +53,8 @@ def test_007(folder: Path, run_cli: Callable[..., Any]) -> None:
         done = run_cli("verify", "--json", path)
         return json.dumps([done.code, json.loads(done.out), done.err])
 
-    run_cli("verify", path)  # loads what nobody cannot read in a private clone
+    # Loads what nobody cannot read in a private clone.
+    run_cli("verify", "--json", make(tmp_path / "gfx1030.kdb"))
     code, document, err = json.loads(as_nobody(verify))
     found = {f["code"]: f for f in document["files"][0]["findings"]}
     assert code == 1 and err == "" and document["files"][0]["rows"] == 1
