@@ -64,8 +64,12 @@ def drive(commands: Path, logs: Path) -> int:
             if code:
                 log.write(f"\nMIOpenDriver Error: exit code {code}\n".encode())
                 failed += 1
-        print(f"\r  {number}/{len(rows)} convolutions", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+        if sys.stderr.isatty():
+            print(f"\r  {number}/{len(rows)} convolutions", end="", file=sys.stderr, flush=True)
+        elif number % 20 == 0 or number == len(rows):
+            print(f"  {number}/{len(rows)} convolutions", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
     return 1 if failed else 0
 
 
@@ -155,7 +159,8 @@ def main() -> int:
     database.parent.mkdir()
     steps = kdbtool("manifest", work / "cold" / "traces", "--miopen", library, "-o", manifest)
     steps += kdbtool(
-        *("rebuild", manifest, "--miopen", library, "--root", root.path if root else "none", "-o", database)
+        *("rebuild", manifest, "--miopen", library, "--root", root.path if root else "none", "-o", database),
+        *("--cache", work / "cache"),  # what an earlier demo built would flatter this one
     )
     warm = run("kdb", MIOPEN_SYSTEM_DB_PATH=str(database.parent))
     table([cold, warm], steps, manifest, database)
