@@ -155,3 +155,22 @@ def test_an_empty_manifest_is_an_empty_database(tmp_path: Path, kdbtool: Callabl
     kdb = _rebuild(kdbtool, opened_root, manifest, tmp_path / "gfx1030.kdb")
     with open_kdb(kdb) as reader:
         assert len(reader) == 0
+
+
+def test_assembly_that_this_build_lacks_is_listed_apart_and_skipped(
+    tmp_path: Path, record: Callable, kdbtool: Callable, opened_root: Root
+) -> None:
+    # With an assembler MIOpen takes Winograd for applicable, whose sources Debian has removed.
+    winograd = [DRIVER, *"conv -n 2 -c 16 -H 16 -W 16 -k 16 -y 3 -x 3 -p 1 -q 1 -V 0 -i 1 -F 1".split()]
+    done = record(
+        tmp_path / "traces", *winograd, env={"MIOPEN_EXPERIMENTAL_GCN_ASM_PATH": "/usr/bin/clang-21"}
+    )
+    assert done.code != 0, "MIOpenDriver's own exit code, which record hands on"
+    manifest = tmp_path / "m.kdbmanifest"
+    assert kdbtool("manifest", tmp_path / "traces", "-o", manifest).code == 0
+    unbuilt = {key.name for key in read_manifest(manifest).expand() if key.state == "asked-unbuilt"}
+    assert unbuilt
+    assert all(name.endswith(b".s.o") for name in unbuilt)
+    kdb = _rebuild(kdbtool, opened_root, manifest, tmp_path / "gfx1030.kdb")
+    with open_kdb(kdb) as reader:
+        assert not unbuilt & {row.name for row in reader}
