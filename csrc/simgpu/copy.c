@@ -70,7 +70,8 @@ static int fill(void *to, unsigned value, size_t bytes, size_t count, stream_t s
         char *last = (char *)((uintptr_t)end / page * page);
         if (madvise(first, (size_t)(last - first), MADV_DONTNEED) == 0) {
             memset(at, 0, (size_t)(first - at));
-            at = last;
+            memset(last, 0, (size_t)(end - last)); /* what is left need not be whole elements */
+            return sim_return(hipSuccess);
         }
     }
     if (bytes == 1)

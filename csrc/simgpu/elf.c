@@ -16,7 +16,13 @@
 #include "internal.h"
 
 enum { OSABI_HSA = 64, MACHINE_AMDGPU = 224, ABI_V3 = 1, ABI_V4 = 2, ABI_V6 = 4, MACH_MASK = 0xff };
-enum { DESCRIPTOR = 64, TABLE_LIMIT = 256 << 20, ENTRY_LIMIT = 1024, SYMBOL_LIMIT = 1 << 22 };
+enum {
+    DESCRIPTOR = 64,
+    TABLE_LIMIT = 256 << 20,
+    ENTRY_LIMIT = 1024,
+    SYMBOL_LIMIT = 1 << 22,
+    NAME_LIMIT = 1 << 16
+};
 
 struct object { /* one ELF file inside the bytes */
     const struct sim_bytes *bytes;
@@ -218,7 +224,11 @@ static int read_symbols(const struct object *o, struct sim_module *module) {
             break;
         }
         char *name = module->strings + symbols[i].st_name;
-        size_t length = strlen(name);
+        size_t length = strnlen(name, NAME_LIMIT); /* many symbols may share one huge name */
+        if (length == NAME_LIMIT)
+            error = refuse(module, hipErrorInvalidImage, "a symbol name is too long");
+        if (error)
+            break;
         if (symbols[i].st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbols[i].st_info) != STT_OBJECT)
             continue;
         if (length > 3 && strcmp(name + length - 3, ".kd") == 0)
