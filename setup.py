@@ -28,7 +28,9 @@ class build_shared(build_ext):
         super().run()
         lib = self.package_dir() / "lib"
         temp = Path(self.build_temp)
-        self.shared(lib / "libkdbshim.so", sorted(Path("csrc/recorder").glob("*.c")), ["-ldl"])
+        self.shared(
+            lib / "libkdbshim.so", sorted(Path("csrc/recorder").glob("*.c")), ["-ldl", "-Wl,-z,nodelete"]
+        )
         for major in HIP_MAJORS:
             self.simgpu(major, lib / "simgpu" / str(major), temp / f"simgpu{major}")
 

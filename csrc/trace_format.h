@@ -52,6 +52,7 @@ struct kdbt_header {
     uint32_t header_check;      /* crc32 of the bytes from `version` to here */
     uint32_t stop_errno;        /* not 0: recording stopped for this reason (28: the disk is full) */
     uint64_t dropped;           /* events that could not be recorded */
+    uint64_t file_bytes;        /* where the last block ends: a shorter file was cut; 0: not known */
 };
 
 /* Blocks follow each other from header_bytes on. A block belongs to one thread. */

@@ -44,20 +44,20 @@ _UNKEYED = "of a convolution whose descriptors were set out of sight"
 ROW, DONE = 100, 101  # SQLite's results of a step
 
 
-@dataclass
+@dataclass(slots=True)
 class _Statement:
-    name: bytes
-    args: bytes
+    key: tuple[bytes, bytes]  # the one object of these bytes: told apart by identity
     database: str
     thread: int
     ticks: int
-    results: list[int]
+    row: bool = False
+    last: int | None = None
 
     def outcome(self) -> bool | None:
         """A row, no row, or no answer (never stepped, or an error)."""
-        if ROW in self.results:
+        if self.row:
             return True
-        return False if self.results and self.results[-1] == DONE else None
+        return False if self.last == DONE else None
 
 
 class _Assembler:
@@ -72,6 +72,7 @@ class _Assembler:
         self.facts: dict[str, str] = {}
         self.texts: dict[int, str] = {}
         self.keys: dict[int, tuple[bytes, bytes]] = {}
+        self.directions: dict[int, str] = {}
         self.modules: dict[int, Module] = {}
         self.kernels: dict[int, tuple[str, int]] = {}
         self.unresolved = self.unkeyed = 0
@@ -98,12 +99,19 @@ class _Assembler:
             return None
         return self.reader.take(at, name), self.reader.take(at + name, value)
 
+    def named(self, id: int) -> str:
+        """A text by its id; 0 is none."""
+        if id and id not in self.texts:
+            self.unresolved += 1
+        return self.texts.get(id, "")
+
     def dictionaries(self) -> None:
         for r in self.all(lib.KDBT_DATABASE, lib.KDBT_API, lib.KDBT_PROBLEM_KEY):
             self.texts[r.id] = self.text(r)
+        same: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}
         for r in self.all(lib.KDBT_KEY):
             if pair := self.pair(r):
-                self.keys[r.id] = pair
+                self.keys[r.id] = same.setdefault(pair, pair)
         for r in self.all(lib.KDBT_FACT):
             if pair := self.pair(r):
                 name, value = (part.decode("utf-8", "surrogateescape") for part in pair)
@@ -133,54 +141,54 @@ class _Assembler:
             if s.key not in self.keys:
                 self.unresolved += 1
                 continue
-            database = self.texts.get(s.database, "")
-            statements[r.id] = _Statement(*self.keys[s.key], database, r.thread, r.ticks, [])
+            database = self.named(s.database)
+            statements[r.id] = _Statement(self.keys[s.key], database, r.thread, r.ticks)
         for r in self.all(lib.KDBT_STEP):
             step = self.reader.view("step", r.at)
-            if step.statement in statements:
-                statements[step.statement].results.append(int(step.result))
+            if asked := statements.get(step.statement):
+                asked.row |= step.result == ROW
+                asked.last = int(step.result)
             else:
                 self.unresolved += 1
         found: list[Lookup] = []
         group: list[_Statement] = []
+        answered: set[str] = set()  # databases that have none for this group's key
         for s in statements.values():  # by thread, in order: as `all` gave them
-            if group and not self._continues(group, s):
-                found.append(self._lookup(group))
-                group = []
+            if group:
+                last = group[-1]
+                other = s.thread != last.thread or s.key is not last.key
+                if other or last.outcome() or s.database in answered:
+                    found.append(self._lookup(group))
+                    group, answered = [], set()
             group.append(s)
+            if s.outcome() is False:
+                answered.add(s.database)
         if group:
             found.append(self._lookup(group))
         return found
-
-    @staticmethod
-    def _continues(group: list[_Statement], s: _Statement) -> bool:
-        last = group[-1]
-        if (s.thread, s.name, s.args) != (last.thread, last.name, last.args) or last.outcome():
-            return False
-        return not any(g.database == s.database and g.outcome() is False for g in group)
 
     def _lookup(self, group: list[_Statement]) -> Lookup:
         first = group[0]
         files = tuple(dict.fromkeys(g.database for g in group))
         time_ns = self.clock.unix_ns(first.ticks)
-        return Lookup(first.name, first.args, group[-1].outcome(), files, first.thread, time_ns)
+        return Lookup(*first.key, group[-1].outcome(), files, first.thread, time_ns)
 
     def problems(self) -> list[Problem]:
         found: list[Problem] = []
         for r in self.all(lib.KDBT_PROBLEM):
             p = self.reader.view("problem", r.at)
-            key = self.texts.get(p.key, "")
+            key = self.named(p.key)
             if not key:
-                self.unkeyed += 1
+                self.unkeyed += not p.key
                 continue
-            direction = next(
-                (part[0] for part in reversed(key.split("-")) if part[:1] in ("F", "B", "W")), ""
-            )
+            if p.key not in self.directions:
+                parts = reversed(key.split("-"))
+                self.directions[p.key] = next((part[0] for part in parts if part[:1] in ("F", "B", "W")), "")
             found.append(
                 Problem(
                     key=key,
-                    api=self.texts.get(p.api, ""),
-                    direction=direction,
+                    api=self.named(p.api),
+                    direction=self.directions[p.key],
                     algorithm=int(p.algorithm) if p.algorithm >= 0 else None,
                     solution=int(p.solution) or None,
                     workspace=int(p.workspace),
@@ -197,6 +205,7 @@ class _Assembler:
         for r in self.all(lib.KDBT_SHAPE):
             s = self.reader.view("shape", r.at)
             name, module = self.kernels.get(s.kernel, ("", 0))
+            self.unresolved += s.kernel not in self.kernels or (module != 0 and module not in self.modules)
             gx, gy, gz = s.grid
             bx, by, bz = s.block
             if s.form == lib.KDBT_LAUNCH_EXT:  # that call counts work-items
@@ -207,7 +216,9 @@ class _Assembler:
         runs = []
         for r in self.all(lib.KDBT_LAUNCHES):
             whole = r.bytes - r.bytes % ffi.sizeof("struct kdbt_launch")
-            runs.append((r.thread, r.ticks, memoryview(self.reader.take(r.at, whole)).cast("I")))
+            run = memoryview(self.reader.take(r.at, whole)).cast("I")
+            self.unresolved += sum(shape not in shapes for shape in run[::2].tolist())
+            runs.append((r.thread, r.ticks, run))
         return Launches(shapes, runs, self.clock)
 
     def facts_of(self) -> Facts:
@@ -245,8 +256,12 @@ class _Assembler:
             (int(header.dropped), "event that could not be recorded", "events that could not be recorded"),
         ]
         notes = [f"{n} {one if n == 1 else many}" for n, one, many in counted if n]
+        if self.reader.size < header.file_bytes:
+            notes.append(f"cut: {self.reader.size} of {header.file_bytes} bytes are here")
         if header.stop_errno:
-            notes.append(f"recording stopped: {os.strerror(header.stop_errno).lower()}")
+            known = header.stop_errno < 4096  # no checksum covers this field
+            reason = os.strerror(header.stop_errno).lower() if known else f"error {header.stop_errno}"
+            notes.append(f"recording stopped: {reason}")
         return notes
 
 

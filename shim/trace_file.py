@@ -22,7 +22,7 @@ _MAGIC = b"KDBTRACE"
 _BLOCK_MAGIC = int(lib.KDBT_BLOCK_MAGIC).to_bytes(4, sys.byteorder)
 
 
-@dataclass
+@dataclass(slots=True)
 class Raw:
     """One record: which thread's, its id, its time, and where its payload lies."""
 
@@ -108,16 +108,20 @@ class Reader:
             committed = room
         start, here = at + _BLOCK, self.size - at - _BLOCK
         cut = here < committed
-        records = self._records(start, min(committed, here), int(block.thread), cut)
+        records = self._records(start, min(committed, here), int(block.thread), cut, bool(block.closed))
         self.threads.setdefault(int(block.thread), []).append((int(block.sequence), records))
 
-    def _records(self, start: int, committed: int, thread: int, cut: bool) -> list[Raw]:
+    def _records(self, start: int, committed: int, thread: int, cut: bool, closed: bool) -> list[Raw]:
         records: list[Raw] = []
-        at = 0
+        at, damaged = 0, self.damaged
         while committed - at >= _RECORD:
             record = self.view("record", start + at)
             kind, whole, left = int(record.type), int(record.bytes), committed - at
             if whole == 0 and kind == lib.KDBT_LAUNCHES:  # still being written: the rest of the block
+                # It has no checksum. In a closed block it was never written; after a damaged length
+                # it may be the inside of another record.
+                if closed or self.damaged > damaged or record.check or record.id or record.reserved:
+                    break
                 whole = left - (left - _RECORD) % _LAUNCH
                 committed -= left - whole
             elif not _RECORD <= whole <= left:

@@ -1,11 +1,11 @@
 /* dlsym and dlvsym: a pointer that a program takes with them must be recorded too. JAX and
  * TensorFlow take every MIOpen function that way.
  *
- * For a name that is not ours, and for RTLD_NEXT and RTLD_DEFAULT, the thunk jumps to the real
- * function with everything as the caller left it, return address included, so that RTLD_NEXT means
- * the library after the *caller*. For a hook's name the real pointer is looked up, and what the
- * caller gets is a small entry of its own (kdb_thunks) that notes which real function it stands for
- * and goes on into the hook: two HIP runtimes each get their own calls back.
+ * For a name that is not ours, and for RTLD_NEXT and RTLD_DEFAULT, the thunk jumps to the next
+ * dlsym (libc's, or that of another preload) with everything as the caller left it, return address included,
+ * so that RTLD_NEXT means the library after the *caller*. For a hook's name the real pointer is looked up,
+ * and what the caller gets is a small entry of its own (kdb_thunks) that notes which real function it stands
+ * for and goes on into the hook: two HIP runtimes each get their own calls back.
  *
  * dlclose counts up `kdb_epoch` when it unloaded something: a remembered address may be gone. */
 #include "internal.h"
@@ -115,7 +115,7 @@ __attribute__((used, visibility("hidden"))) void *kdb_at_dlvsym(void *handle, co
             "  jz 1f\n"                                                                                      \
             "  ret\n"                                                                                        \
             "1:\n"                                                                                           \
-            "  movq kdb_" #name "_real(%rip), %r11\n"                                                        \
+            "  movq kdb_" #name "_next(%rip), %r11\n"                                                        \
             "  testq %r11, %r11\n"                                                                           \
             "  jz 2f\n"                                                                                      \
             "  jmp *%r11\n"                                                                                  \

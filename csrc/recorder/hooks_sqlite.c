@@ -13,6 +13,11 @@ struct statement {
 };
 static struct kdb_map statements = {.value_bytes = sizeof(struct statement)};
 static struct kdb_map databases = {.value_bytes = sizeof(struct kdb_id)};
+struct filename_of { /* sqlite3_db_filename of the SQLite that has a prepare: two may be loaded */
+    const char *(*call)(void *, const char *);
+    uint32_t epoch;
+};
+static struct kdb_map filenames = {.value_bytes = sizeof(struct filename_of)};
 static _Atomic uint32_t live; /* statements that a step may belong to */
 
 static const char FROM[] = " FROM kern_db WHERE (kernel_name = '";
@@ -74,14 +79,15 @@ static uint32_t key_id(struct kdb_thread *t, struct span name, struct span args)
 }
 
 static uint32_t database_id(struct kdb_thread *t, void *prepare, void *db) {
-    static _Atomic(void *) asked, answer;
-    if (atomic_load(&asked) != prepare) {
-        atomic_store(&answer, kdb_symbol_at(prepare, "sqlite3_db_filename"));
-        atomic_store(&asked, prepare);
+    uint32_t epoch = atomic_load_explicit(&kdb_epoch, memory_order_acquire);
+    struct filename_of name;
+    if (!kdb_map_get(&filenames, (uintptr_t)prepare, &name) || name.epoch != epoch) {
+        memset(&name, 0, sizeof name);
+        name.call = (const char *(*)(void *, const char *))kdb_symbol_at(prepare, "sqlite3_db_filename");
+        name.epoch = epoch;
+        kdb_map_set(&filenames, (uintptr_t)prepare, &name);
     }
-    const char *(*filename)(void *, const char *) =
-        (const char *(*)(void *, const char *))atomic_load(&answer);
-    const char *file = filename ? filename(db, "main") : NULL;
+    const char *file = db && name.call ? name.call(db, "main") : NULL;
     if (!file)
         return 0;
     struct kdb_id id;

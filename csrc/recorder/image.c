@@ -94,6 +94,8 @@ static void find_target(struct kdb_image *image, const unsigned char *data, size
             break;
         image->target[n] = (char)*p;
     }
+    if (p == end) /* it goes on in bytes that are not here: no target is better than half of one */
+        memset(image->target, 0, sizeof image->target);
 }
 
 static bool digest(struct kdb_image *image, int fd, const char *memory, uint64_t bytes,

@@ -24,6 +24,7 @@
 _Atomic uint32_t kdb_mode;
 struct kdb_process *kdb_process;
 bool kdb_use_tsc;
+size_t kdb_page = 4096;
 char kdb_folder[3072];
 
 static const char PART[] = ".part";
@@ -112,6 +113,7 @@ void kdb_setup(void) {
             if (madvise(page, sizeof *kdb_process, MADV_WIPEONFORK) != 0)
                 pthread_atfork(NULL, NULL, child_after_fork);
             kdb_use_tsc = invariant_tsc();
+            kdb_page = (size_t)sysconf(_SC_PAGESIZE);
             facts.load_ns = kdb_now_ns();
             facts.load_ticks = kdb_ticks();
             kdb_writer_setup();
@@ -230,6 +232,8 @@ bool kdb_begin_file(void) {
     struct kdb_quiet quiet = kdb_quiet_begin();
     struct kdbt_header header;
     fill_header(&header);
+    header.dropped = atomic_load(&p->lost);
+    header.file_bytes = KDBT_HEADER_BYTES;
     int fd = make_file(p, &header);
     int error = fd < 0 ? errno : map_header(p, fd, &header);
     if (fd >= 0)
@@ -252,7 +256,9 @@ __attribute__((constructor)) static void loaded(int argc, char **argv) {
     kdb_setup();
     if (atomic_load(&kdb_mode) != 2)
         return;
+    struct kdb_quiet quiet = kdb_quiet_begin(); /* a program begins with errno 0, whatever /proc says */
     facts.role = (uint32_t)kdb_role(argc, argv, facts.exe, sizeof facts.exe);
+    kdb_quiet_end(quiet);
     if (facts.role != KDBT_ROLE_HOST && kdb_enter())
         kdb_leave();
 }

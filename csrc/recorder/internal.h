@@ -140,6 +140,7 @@ struct kdb_process {
     _Atomic uint32_t generation;
     _Atomic uint32_t ids, threads;
     _Atomic uint64_t file_end;
+    _Atomic uint64_t lost; /* events before there was a file to count them in */
     struct kdbt_header *header;
     uint64_t device, inode;
     _Atomic uint32_t said[KDB_LIBRARIES]; /* facts of that library are written */
@@ -167,6 +168,7 @@ int kdb_open_file(void);   /* the trace again, or -1: no descriptor is kept that
 bool kdb_may_grow(uint64_t bytes);
 uint64_t kdb_now_ns(void);
 extern bool kdb_use_tsc;
+extern size_t kdb_page; /* the kernel's page size */
 extern char kdb_folder[3072];
 void kdb_say(const char *what, int error); /* on stderr, with KDBTOOL_VERBOSE alone, once */
 struct kdb_quiet {

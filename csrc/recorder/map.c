@@ -3,9 +3,11 @@
  * Levels of open addressing, each four times the one before, made with mmap when the one before is
  * full around a key. A slot's value is guarded by a version (odd while it is written), so a reader
  * never sees half of one. One thread may set a key while another looks it up; two that set the same
- * key at once leave either value. Keys 0 and 1 are not used by any caller. */
+ * key at once leave either value, perhaps in two slots, of which the first is found. Keys 0 and 1 are
+ * not used by any caller. */
 #include "internal.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 enum { FIRST = 1024, PROBES = 8, LEVELS = 10, EMPTY = 0, TAKEN = 1 };
@@ -73,19 +75,31 @@ bool kdb_map_get(struct kdb_map *map, uint64_t key, void *value) {
     return false;
 }
 
+/* One writer at a time. One that never ends its turn was another thread at a fork: it is passed over. */
 static void write_value(struct kdb_map *map, struct slot *s, const void *value) {
-    atomic_fetch_add_explicit(&s->version, 1, memory_order_acq_rel);
+    uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
+    for (int tries = 0; tries < 10000; tries++) {
+        if (!(version & 1) &&
+            atomic_compare_exchange_weak_explicit(&s->version, &version, version + 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            break;
+        version = atomic_load_explicit(&s->version, memory_order_relaxed);
+    }
+    atomic_thread_fence(memory_order_release); /* readers that see a byte of it see the odd version */
     memcpy(s->value, value, map->value_bytes);
-    atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
+    atomic_store_explicit(&s->version, (version | 1) + 1, memory_order_release);
 }
 
 static void *make_level(struct kdb_map *map, int depth) {
     size_t bytes = ((size_t)FIRST << (2 * depth)) * slot_bytes(map);
+    int error = errno; /* the host's */
     void *made =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     void *other = NULL;
-    if (made == MAP_FAILED)
+    if (made == MAP_FAILED) {
+        errno = error;
         return NULL;
+    }
     if (atomic_compare_exchange_strong(&map->level[depth], &other, made))
         return made;
     munmap(made, bytes);
@@ -115,7 +129,9 @@ void kdb_map_set(struct kdb_map *map, uint64_t key, const void *value) {
 }
 
 void kdb_map_drop(struct kdb_map *map, uint64_t key) {
-    struct slot *s = find(map, key);
-    if (s)
-        atomic_store_explicit(&s->key, EMPTY, memory_order_release);
+    struct slot *s;
+    while ((s = find(map, key)) != NULL) {
+        uint64_t still = key;
+        atomic_compare_exchange_strong(&s->key, &still, EMPTY);
+    }
 }

@@ -153,7 +153,8 @@ void *kdb_symbol_at(const void *address, const char *name) {
 
 /* ---- the real dlsym ---- */
 
-void *kdb_dlsym_real, *kdb_dlvsym_real; /* read by the thunks of hooks_dl.c */
+void *kdb_dlsym_real, *kdb_dlvsym_real; /* libc's */
+void *kdb_dlsym_next, *kdb_dlvsym_next; /* where a host's own call goes on: another preload's or libc's */
 static int (*dlclose_real)(void *);     /* ours would say that a library has gone */
 
 static int look_for_dlsym(struct dl_phdr_info *info, size_t size, void *data) {
@@ -161,7 +162,6 @@ static int look_for_dlsym(struct dl_phdr_info *info, size_t size, void *data) {
     const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
     base = base ? base + 1 : info->dlpi_name;
     (void)size;
-    (void)data;
     /* glibc has both in libc.so.6 since 2.34, before that in libdl.so.2 */
     if (!base || (strcmp(base, "libc.so.6") != 0 && strcmp(base, "libdl.so.2") != 0))
         return 0;
@@ -169,20 +169,32 @@ static int look_for_dlsym(struct dl_phdr_info *info, size_t size, void *data) {
         struct wanted wanted = {info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, &object};
         if (info->dlpi_phdr[i].p_type != PT_LOAD || !look_at(info, size, &wanted))
             continue;
-        void *found = symbol_in(&object, "dlsym");
-        if (found) {
+        *(void **)data = symbol_in(&object, "dlsym");
+        if (*(void **)data) {
             kdb_dlvsym_real = symbol_in(&object, "dlvsym");
             dlclose_real = (int (*)(void *))symbol_in(&object, "dlclose");
-            __atomic_store_n(&kdb_dlsym_real, found, __ATOMIC_RELEASE);
         }
         break;
     }
-    return kdb_dlsym_real != NULL;
+    return *(void **)data != NULL;
+}
+
+/* What a call would reach without us. */
+static void *after_us(void *real, const char *name, void *libcs) {
+    void *next = libcs ? ((void *(*)(void *, const char *))real)(RTLD_NEXT, name) : NULL;
+    return next && !kdb_is_ours(next) ? next : libcs;
 }
 
 __attribute__((visibility("hidden"))) void kdb_find_dlsym(void) {
-    if (!__atomic_load_n(&kdb_dlsym_real, __ATOMIC_ACQUIRE))
-        dl_iterate_phdr(look_for_dlsym, NULL);
+    void *real = NULL;
+    if (__atomic_load_n(&kdb_dlsym_real, __ATOMIC_ACQUIRE))
+        return;
+    dl_iterate_phdr(look_for_dlsym, &real);
+    if (!real)
+        return;
+    kdb_dlsym_next = after_us(real, "dlsym", real); /* not in the callback: it takes the loader's lock */
+    kdb_dlvsym_next = after_us(real, "dlvsym", kdb_dlvsym_real);
+    __atomic_store_n(&kdb_dlsym_real, real, __ATOMIC_RELEASE);
 }
 
 void *kdb_dlsym(void *handle, const char *name) {

@@ -66,13 +66,23 @@ static void leave_block(struct kdb_thread *t) {
         return;
     close_run(t);
     __atomic_store_n(&t->block->closed, 1, __ATOMIC_RELEASE);
-    munmap(t->block, t->block->bytes);
+    size_t before = (uintptr_t)t->block & (kdb_page - 1);
+    munmap((char *)t->block - before, before + t->block->bytes);
     t->block = NULL;
     t->key = NULL;
 }
 
-/* A new block with room for `bytes`. Out of descriptors or memory is a moment's trouble: this event
- * is lost, the next one tries again. Anything else stops the recording. */
+/* A file that is shorter than the header says was cut. Blocks become ready in any order. */
+static void reaches(uint64_t end) {
+    uint64_t *bytes = &kdb_process->header->file_bytes, seen = __atomic_load_n(bytes, __ATOMIC_RELAXED);
+    while (seen < end &&
+           !__atomic_compare_exchange_n(bytes, &seen, end, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+/* A new block with room for `bytes`. Out of descriptors is a moment's trouble: this event is lost,
+ * the next one tries again. Anything else stops the recording; so does a failed mmap, since each
+ * attempt takes room in the file. */
 static bool next_block(struct kdb_thread *t, size_t bytes) {
     struct kdb_process *p = kdb_process;
     if (atomic_load(&p->phase) != 2)
@@ -90,13 +100,14 @@ static bool next_block(struct kdb_thread *t, size_t bytes) {
         return false;
     }
     uint64_t offset = atomic_fetch_add(&p->file_end, size);
+    size_t before = offset & (kdb_page - 1); /* pages of 64 KiB hold many blocks: mapped by each owner */
     void *map = MAP_FAILED;
     if (!kdb_may_grow(offset + size))
         error = EFBIG;
     while (!error && (error = posix_fallocate(fd, (off_t)offset, (off_t)size)) == EINTR)
         error = 0;
-    if (!error &&
-        (map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset)) == MAP_FAILED)
+    if (!error && (map = mmap(NULL, before + size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                              (off_t)(offset - before))) == MAP_FAILED)
         error = errno;
     close(fd);
     if (map == MAP_FAILED) {
@@ -105,7 +116,8 @@ static bool next_block(struct kdb_thread *t, size_t bytes) {
         return false;
     }
     leave_block(t);
-    struct kdbt_block *block = map;
+    reaches(offset + size);
+    struct kdbt_block *block = (void *)((char *)map + before);
     block->magic = KDBT_BLOCK_MAGIC;
     block->bytes = (uint32_t)size;
     block->thread = t->number;
@@ -230,8 +242,11 @@ static bool file_ready(void) {
 struct kdb_thread *kdb_enter_slowly(void) {
     struct kdb_process *p = kdb_process;
     struct kdb_thread *t = kdb_self;
-    if (!file_ready())
+    if (!file_ready()) {
+        if (atomic_load(&p->phase) == 0)
+            atomic_fetch_add(&p->lost, 1);
         return NULL;
+    }
     struct kdb_quiet quiet = kdb_quiet_begin();
     if (!t) {
         t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

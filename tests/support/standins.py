@@ -69,7 +69,8 @@ class Standins:
             f"-Wl,--version-script={C}/miopen.map",
         ]
         _compile(miopen, "miopen.c", *names, str(sqlite), str(hip))
-        _compile(folder / "libwrap.so", "wrap.c")
+        for name in ("wrap", "dlsym", "pages"):
+            _compile(folder / f"lib{name}.so", f"{name}.c")
         _compile(folder / "linked", "host.c", "-DLINKED", str(miopen), str(hip))
         _compile(folder / "loader", "host.c")
 

@@ -162,7 +162,7 @@ def test_record_that_names_a_lost_one(path: Path) -> None:
     trace = read(
         path, make.header(), make.block(make.statement(4, 3, 1), make.step(8, 100), make.launches((7, 0)))
     )
-    assert trace.notes == ["2 records that name a lost one"]
+    assert trace.notes == ["3 records that name a lost one"]
     assert (trace.lookups, trace.launches.by_kernel()) == ([], {"": 1})
 
 

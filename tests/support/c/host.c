@@ -1,6 +1,7 @@
 /* A program that reaches MIOpen and HIP in the way that its first argument names, and prints what it
  * got back. Compiled twice: with LINKED it links them, else it knows dlopen alone. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -196,6 +197,9 @@ static int mode(int argc, char **argv) {
 #endif
 
 int main(int argc, char **argv) {
+    int first = errno;
+    if (argc > 1 && strcmp(argv[1], "errno") == 0)
+        return printf("%d\n", first) < 0;
     if (argc < 2 || mode(argc, argv) < 0)
         return 2;
     return 0;

@@ -1,0 +1,120 @@
+"""Faults that a review of the recorder found; each test is named for one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from support.standins import Standins, python, same, standins, traces
+
+from kdbtool.shim._trace import ffi
+
+__all__ = ["standins", "traces"]  # fixtures
+
+
+def test_another_preloads_dlsym_was_passed_over(standins: Standins, traces: Path) -> None:
+    code = python("import ctypes; print(ctypes.CDLL(None).no_such_symbol())")
+    after = str(standins.folder / "libdlsym.so")
+    plain = standins.run(None, *code, after=after)
+    ran = standins.run(traces, *code, after=after)
+    assert (ran.code, ran.out, ran.err) == (plain.code, plain.out, plain.err) == (0, "4711\n", "")
+    recorded = standins.run(traces, "loader", "dlopen", after=after)
+    assert (recorded.out, len(recorded.trace.launches)) == (same(standins, traces, "loader", "dlopen").out, 3)
+
+
+def test_blocks_could_not_be_mapped_on_64k_pages(standins: Standins, traces: Path) -> None:
+    ran = standins.run(traces, "linked", "threads", 5, 20_000, after=str(standins.folder / "libpages.so"))
+    assert (ran.code, ran.out) == (0, "100000\n")
+    assert (len(ran.trace.launches), ran.trace.notes) == (100_000, [])
+    assert ran.trace.launches.by_kernel() == {"thread_kernel": 100_000}
+
+
+def test_events_before_the_file_were_not_counted(standins: Standins, traces: Path) -> None:
+    """No descriptor is left when the first event comes."""
+    code = f"""
+import ctypes, os, resource
+user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
+resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
+held = []
+try:
+    while True: held.append(os.dup(0))
+except OSError: pass
+user.g(10)
+for fd in held: os.close(fd)
+user.g(10)
+"""
+    trace = standins.run(traces, *python(code)).trace
+    assert len(trace.launches) == 10
+    assert trace.notes == ["12 events that could not be recorded"]  # a module, a function, ten launches
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="hides /proc")
+def test_errno_of_a_program_without_proc(standins: Standins, traces: Path) -> None:
+    program = str(standins.folder / "linked")
+    script = ("-c", f"mount -t tmpfs none /proc && exec {program} errno")
+    ran = standins.run(traces, "/usr/bin/unshare", "--mount", "/bin/sh", *script)
+    assert (ran.out, ran.err) == ("0\n", "")
+
+
+def test_two_copies_of_the_recorder(standins: Standins, traces: Path, tmp_path: Path) -> None:
+    """As when a wheel and a package are both preloaded: two traces, and the program as it was."""
+    copy = tmp_path / "copy.so"
+    shutil.copy(standins.recorder, copy)
+    for how in (("linked", "linked"), ("loader", "dlopen")):
+        ran = standins.run(traces, *how, after=str(copy))
+        assert (ran.code, ran.out, ran.err) == (0, standins.run(None, *how).out, "")
+        assert all(len(t.launches) == 3 for t in ran.traces)
+
+
+def test_recorder_stays_where_its_thread_ends(standins: Standins, traces: Path) -> None:
+    """Opened and closed again, it left a destructor for threads in memory that was gone."""
+    code = f"""
+import _ctypes, ctypes, threading
+recorder = ctypes.CDLL({str(standins.recorder)!r})
+def work(): recorder.hipModuleLaunchKernel(None, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+thread = threading.Thread(target=work)
+_ctypes.dlclose(recorder._handle)
+thread.start(); thread.join()
+print("here")
+"""
+    ran = standins.run(None, *python(code), env={"KDBTOOL_TRACE_DIR": str(traces)})
+    assert (ran.code, ran.out) == (0, "here\n")
+
+
+def test_target_cut_where_the_image_is_read_in_pieces(standins: Standins, traces: Path) -> None:
+    """The name of a target may lie across two reads of 64 KiB."""
+    for at in (65536 - 12, 65536 - 24, 65536, 1000):
+        text = b"\0amdgcn-amd-amdhsa--gfx1030\0"
+        image = bytearray(70_000)
+        image[:7] = b"\x7fELF\x02\x01\x01"
+        image[at : at + len(text)] = text
+        image[40:48] = struct.pack("<Q", len(image))  # e_shoff: the end, with no sections
+        image[58:62] = struct.pack("<HH", 64, 0)
+        image[32:40] = struct.pack("<Q", 64)
+        image[54:58] = struct.pack("<HH", 56, 1)
+        image[64:120] = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, len(image), len(image), 4096)
+        file = traces / f"{at}.hsaco"
+        file.write_bytes(image)
+        code = f"""
+import ctypes
+hip = ctypes.CDLL({str(standins.folder / "libamdhip64.so.6")!r})
+hip.hipModuleLoadData(ctypes.byref(ctypes.c_void_p()), open({str(file)!r}, "rb").read())
+"""
+        (module,) = standins.run(traces, *python(code)).traces[-1].modules
+        assert module.size == 70_000
+        assert module.target in ("gfx1030", None)
+        for trace in traces.glob("*.kdbtrace"):
+            trace.unlink()
+
+
+def test_header_says_how_long_the_file_is(standins: Standins, traces: Path) -> None:
+    """A trace cut between two blocks lacked whole threads, and nothing said so."""
+    ran = standins.run(traces, "linked", "threads", 3, 5000)
+    path = ran.trace.path
+    assert ran.trace.notes == []
+    assert (
+        path.stat().st_size == ffi.cast("struct kdbt_header *", ffi.from_buffer(path.read_bytes())).file_bytes
+    )
