@@ -296,10 +296,14 @@ def find_traces(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Files as given, folders as their *.kdbtrace, sorted; each once."""
     found: set[Path] = set()
     for path in map(Path, paths):
-        if path.is_dir():
-            found.update(path.glob(f"*{SUFFIX}"))
-        elif path.exists():
+        try:
+            is_folder, exists = path.is_dir(), path.exists()
+            names = os.listdir(path) if is_folder else []
+        except OSError as error:  # not to be searched, or a name that is too long
+            raise from_oserror(error, where=path) from error
+        if exists and not is_folder:
             found.add(path)
-        else:
+        found.update(path / name for name in names if name.endswith(SUFFIX))
+        if not exists:
             raise KdbtoolError("no such file or folder", where=path, hint="record one with kdbtool record")
     return sorted(found)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from support import traces as make
 
+from kdbtool.errors import KdbtoolError
 from kdbtool.shim._trace import lib
-from kdbtool.shim.trace import Trace, read_trace
+from kdbtool.shim.trace import Trace, find_traces, read_trace
 
 KEY = make.key(1, b"a.cl.o", b" -DX=1") + make.database(2, b"/user.ukdb")
 
@@ -86,3 +87,9 @@ def test_names_that_are_lost_are_counted(path: Path) -> None:
     records = [make.shape(6, 77), make.kernel(7, b"k", 88), make.shape(8, 7), make.launches((6, 0), (8, 0))]
     trace = read(path, make.header(), make.block(KEY, make.statement(4, 1, 99), problem, *records))
     assert trace.notes == ["4 records that name a lost one"]
+
+
+def test_name_that_is_too_long_was_a_traceback(tmp_path: Path) -> None:
+    for name in ("x" * 300, "x/" * 3000):
+        with pytest.raises(KdbtoolError):
+            find_traces([tmp_path / name])
