@@ -192,12 +192,24 @@ def workspace(folder: Path) -> Iterator[Path]:
                 shutil.rmtree(stale, ignore_errors=True)
             finally:
                 os.close(handle)
-    work = Path(tempfile.mkdtemp(dir=base))
-    handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
+    work, handle = _locked_folder(base)
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH)  # workers inherit it: held until the last of them is gone
-        work.mkdir(exist_ok=True)  # another run may have taken it for a stale one before the lock
         yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
         os.close(handle)
+
+
+def _locked_folder(base: Path) -> tuple[Path, int]:
+    """A new folder and its lock. Another run may take one for stale before the lock: then again."""
+    while True:
+        work = Path(tempfile.mkdtemp(dir=base))
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(handle, fcntl.LOCK_SH)  # workers inherit it: held until the last of them is gone
+            try:
+                if os.path.samestat(os.fstat(handle), work.stat()):
+                    return work, handle
+            except FileNotFoundError:
+                pass
+            os.close(handle)

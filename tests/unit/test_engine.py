@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.rebuilding import ARCH, TARGET, calls, fake_clang, kernel_folder, key, manifest_file
 
 from kdbtool.cli import main
 from kdbtool.manifest import ASKED_UNBUILT, Key
+from kdbtool.rebuild import engine
 from kdbtool.rebuild.place import ENVIRONMENT, MAX_LOG
-from tests.support.rebuilding import ARCH, TARGET, calls, fake_clang, kernel_folder, key, manifest_file
 
 
 class Done(NamedTuple):
@@ -409,3 +410,22 @@ def test_two_runs_at_once_share_a_cache(bench: Bench) -> None:
     assert [process.wait() for process in running] == [0, 0]
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     assert not list((bench.folder / "cache" / "work").iterdir())
+
+
+def test_a_work_folder_that_another_run_took_for_stale_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Path] = []
+    real = engine.fcntl.flock
+
+    def flock(handle: int, operation: int) -> None:
+        if not taken:
+            taken.append(Path(f"/proc/self/fd/{handle}").readlink())
+            taken[0].rmdir()
+        real(handle, operation)
+
+    monkeypatch.setattr(engine.fcntl, "flock", flock)
+    with engine.workspace(tmp_path) as work:
+        assert taken
+        assert work.is_dir()
+        assert work != taken[0]

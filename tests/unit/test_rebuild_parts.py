@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.rebuilding import ARCH, TARGET
 
 from kdbtool.errors import KdbtoolError
 from kdbtool.reasons import Reason
@@ -18,7 +19,6 @@ from kdbtool.rebuild.pool import Pool
 from kdbtool.rebuild.progress import choose
 from kdbtool.rebuild.recipe import for_release
 from kdbtool.rebuild.store import Store
-from tests.support.rebuilding import ARCH, TARGET
 
 
 def test_progress_on_a_terminal_and_in_a_log() -> None:
