@@ -298,12 +298,12 @@ def find_traces(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     for path in map(Path, paths):
         try:
             is_folder, exists = path.is_dir(), path.exists()
-            names = os.listdir(path) if is_folder else []
+            inside = list(path.iterdir()) if is_folder else []
         except OSError as error:  # not to be searched, or a name that is too long
             raise from_oserror(error, where=path) from error
         if exists and not is_folder:
             found.add(path)
-        found.update(path / name for name in names if name.endswith(SUFFIX))
+        found.update(p for p in inside if p.suffix == SUFFIX)
         if not exists:
             raise KdbtoolError("no such file or folder", where=path, hint="record one with kdbtool record")
     return sorted(found)
