@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from kdbtool.errors import KdbtoolError
 from kdbtool.miopen.keys import is_arch
+
+_CU = re.compile(r"[1-9][0-9]{0,3}")
 
 
 def wanted_archs(values: Iterable[str] | None) -> set[str] | None:
@@ -19,7 +22,7 @@ def wanted_archs(values: Iterable[str] | None) -> set[str] | None:
             return None
         if value == "native":
             out |= _native()
-        elif is_arch(arch) and (not colon or (cu.isdecimal() and 0 < int(cu) <= 4096)):
+        elif is_arch(arch) and (not colon or _CU.fullmatch(cu)):
             out.add(arch)
         else:
             raise KdbtoolError(

@@ -11,7 +11,6 @@ import bz2
 import enum
 import os
 import re
-import sqlite3
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,10 +209,12 @@ def _sqlite(path: Path, head: bytes, size: int) -> Kind:
             names = lite.tables(db)
         finally:
             db.close()
-    except sqlite3.Error as error:
+    except lite.SQLITE_ERRORS as error:
         line = lite.sqlite_error(path, error)
         what = (
-            FileKind.UNREADABLE if line.exit_code == 1 or "cannot open" in line.what else FileKind.MALFORMED
+            FileKind.UNREADABLE
+            if line.exit_code == 1 or not line.what.startswith("damaged")
+            else FileKind.MALFORMED
         )
         text = f"{line.what}: {line.why}" if line.why else line.what
         return Kind(path, what, text, line.hint, size, journal)

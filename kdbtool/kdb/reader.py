@@ -75,6 +75,7 @@ class KdbReader:
                 self.tables = lite.tables(self.db)
                 info = self.db.execute("PRAGMA table_info(kern_db)").fetchall()
                 self.columns = tuple(row[1].decode("utf-8", "backslashreplace") for row in info)
+                self._rowid = self._rowid_name()
             except BaseException:
                 self.db.close()
                 raise
@@ -91,21 +92,45 @@ class KdbReader:
         """Close the connection."""
         self.db.close()
 
+    def _rowid_name(self) -> str | None:
+        """What SQLite's row number is called here; None for a table that has none. A column hides a name."""
+        hidden = {row[1].lower() for row in self.db.execute("PRAGMA table_xinfo(kern_db)")}
+        for name in ("rowid", "_rowid_", "oid"):
+            if name.encode() not in hidden:
+                try:
+                    self.db.execute(f"SELECT {name} FROM kern_db LIMIT 0")
+                except sqlite3.OperationalError:
+                    return None
+                return name
+        return None
+
+    def _need_columns(self) -> None:
+        for missing in NEEDED:
+            if missing not in self.columns:
+                raise KdbtoolError(
+                    f"the table kern_db has no column {missing}", where=self.path, hint="kdbtool verify"
+                )
+
     def __len__(self) -> int:
         with lite.reading(self.path):
             return int(self.db.execute("SELECT count(*) FROM kern_db").fetchone()[0])
 
     def __iter__(self) -> Iterator[Row]:
-        for missing in NEEDED:
-            if missing not in self.columns:
-                raise KdbtoolError(f"the table kern_db has no column {missing}", where=self.path)
+        self._need_columns()
+        if self._rowid is None:
+            raise KdbtoolError(
+                "cannot read the rows",
+                where=self.path,
+                why="the table kern_db has no row numbers, as MIOpen's tables do",
+                hint="copy its rows into a table with MIOpen's schema",
+            )
         digest = "kernel_hash" if "kernel_hash" in self.columns else "NULL"
         size = "uncompressed_size" if "uncompressed_size" in self.columns else "NULL"
-        # No value comes from outside: the two names above are ours.
+        # No value comes from outside: the names are ours.
         query = (
-            "SELECT rowid, kernel_name, kernel_args, length(kernel_blob), "
+            f"SELECT {self._rowid}, kernel_name, kernel_args, length(kernel_blob), "
             f"{digest}, {size}, typeof(kernel_name), typeof(kernel_args) "
-            "FROM kern_db WHERE rowid > ? ORDER BY rowid LIMIT ?"
+            f"FROM kern_db WHERE {self._rowid} > ? ORDER BY {self._rowid} LIMIT ?"
         )
         last = -(1 << 63)
         while True:
@@ -129,45 +154,49 @@ class KdbReader:
 
     def keys(self) -> Iterator[tuple[bytes, bytes]]:
         """(name, args) of every row, without touching a blob where there is an index on the key."""
+        self._need_columns()
+        if not self.has_index or not self._plain_keys():
+            yield from ((row.name, row.args) for row in self)
+            return
+        # A page at a time along the index, each its own transaction.
+        order = "kernel_name COLLATE BINARY, kernel_args COLLATE BINARY"
         after = ""
         values: tuple[object, ...] = ()
-        if self.has_index:
-            # A page at a time along the index, each its own transaction.
-            while True:
-                query = (
-                    "SELECT kernel_name, kernel_args FROM kern_db "
-                    f"{after} ORDER BY kernel_name, kernel_args LIMIT {BATCH}"
-                )
-                with lite.reading(self.path):
-                    batch = self.db.execute(query, values).fetchall()
-                yield from ((_bytes(n), _bytes(a)) for n, a in batch)
-                if len(batch) < BATCH:
-                    return
-                if any(not isinstance(v, bytes) for v in batch[-1]):
-                    break  # a key that is no text: its type is lost, so go the long way
-                after = "WHERE (kernel_name, kernel_args) > (CAST(? AS TEXT), CAST(? AS TEXT))"
-                values = tuple(batch[-1])
-        else:
-            yield from ((row.name, row.args) for row in self)
+        while True:
+            query = f"SELECT kernel_name, kernel_args FROM kern_db {after} ORDER BY {order} LIMIT {BATCH}"
+            with lite.reading(self.path):
+                batch = self.db.execute(query, values).fetchall()
+            yield from batch
+            if len(batch) < BATCH:
+                return
+            after = f"WHERE ({order}) > (CAST(? AS TEXT), CAST(? AS TEXT))"
+            values = tuple(batch[-1])
+
+    def _plain_keys(self) -> bool:
+        """Whether each key is a text of bytes as they are, so that one says where the next page begins."""
+        other = "typeof(kernel_name) <> 'text' OR typeof(kernel_args) <> 'text'"
+        query = f"SELECT 1 FROM kern_db WHERE {other} LIMIT 1"
+        with lite.reading(self.path):
+            return self.pragma("encoding") == "UTF-8" and self.db.execute(query).fetchone() is None
 
     @property
     def has_index(self) -> bool:
         """Whether some unique index covers exactly the key."""
+        query = (
+            "SELECT l.seq, i.name FROM pragma_index_list('kern_db') AS l, pragma_index_info(l.name) AS i "
+            'WHERE l."unique" AND NOT l.partial ORDER BY l.seq, i.seqno'
+        )
+        indexes: dict[int, list[bytes | None]] = {}
         with lite.reading(self.path):
-            for row in self.db.execute("PRAGMA index_list(kern_db)").fetchall():
-                if row[2] != 1 or row[4] != 0:
-                    continue
-                parts = self.db.execute(
-                    "SELECT name FROM pragma_index_info(?)", (row[1].decode(),)
-                ).fetchall()
-                if [p[0] for p in parts] == [b"kernel_name", b"kernel_args"]:
-                    return True
-        return False
+            for number, column in self.db.execute(query):
+                indexes.setdefault(number, []).append(column)
+        return [b"kernel_name", b"kernel_args"] in indexes.values()
 
     def blob(self, rowid: int) -> bytes:
         """The blob of one row as stored."""
         with lite.reading(self.path):
-            found = self.db.execute("SELECT kernel_blob FROM kern_db WHERE rowid = ?", (rowid,)).fetchone()
+            query = f"SELECT kernel_blob FROM kern_db WHERE {self._rowid} = ?"
+            found = self.db.execute(query, (rowid,)).fetchone()
         if found is None:
             raise RowGone(
                 f"row {rowid} is gone",
@@ -191,6 +220,9 @@ class KdbReader:
         if PROVENANCE_TABLE not in self.tables:
             return None
         with lite.reading(self.path):
+            info = self.db.execute(f"PRAGMA table_info({PROVENANCE_TABLE})").fetchall()
+            if not {b"key", b"value"} <= {row[1] for row in info}:
+                return {}  # a table of that name, but not ours
             rows = self.db.execute(f"SELECT key, value FROM {PROVENANCE_TABLE} LIMIT 1000").fetchall()
         return {_text(k): _text(v) for k, v in rows}
 

@@ -19,12 +19,15 @@ from kdbtool.errors import KdbtoolError
 HEADER_MAGIC = b"SQLite format 3\0"
 HEADER_SIZE = 100
 BUSY_SECONDS = 5.0
+# Python cannot make the text of an error that repeats a name which is not UTF-8.
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 MAX_VALUE = 256 << 20  # bytes of one blob or text, and of one declared object
 
 
 def side_files(path: Path) -> dict[str, int]:
     """{"-wal": size in bytes, ...} of the side files that exist and hold something."""
     found = {}
+    path = Path(os.path.realpath(path))  # where SQLite looks for them
     for suffix in ("-wal", "-journal"):
         with contextlib.suppress(OSError):
             size = Path(f"{os.fspath(path)}{suffix}").stat().st_size
@@ -36,16 +39,19 @@ def side_files(path: Path) -> dict[str, int]:
 def needs_immutable(path: Path, header: bytes) -> bool:
     """Whether a plain read-only connection cannot work: WAL mode, folder not writable, no -wal."""
     wal = header[18:20] == b"\2\2"
-    return (
-        wal
-        and not os.access(path.parent if path.parent.parts else Path(), os.W_OK)
-        and not os.path.lexists(f"{os.fspath(path)}-wal")
-    )
+    path = Path(os.path.realpath(path))
+    return wal and not os.access(path.parent, os.W_OK) and not os.path.lexists(f"{os.fspath(path)}-wal")
 
 
 def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     """A read-only connection in autocommit mode that gives text as bytes and trusts no schema."""
-    uri = "file:" + quote(os.fsencode(path.absolute())) + "?mode=ro" + ("&immutable=1" if immutable else "")
+    # Three slashes: two at the beginning of a path, which POSIX allows, would begin a host's name.
+    uri = (
+        "file:///"
+        + quote(os.fsencode(path.absolute()).lstrip(b"/"))
+        + "?mode=ro"
+        + ("&immutable=1" if immutable else "")
+    )
     db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
     db.text_factory = bytes
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
@@ -60,16 +66,23 @@ def reading(path: Path) -> Iterator[None]:
     """SQLite's errors as one line."""
     try:
         yield
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise sqlite_error(path, error) from None
 
 
-def sqlite_error(path: Path, error: sqlite3.Error) -> KdbtoolError:
+def sqlite_error(path: Path, error: Exception) -> KdbtoolError:
     """One line for an error of SQLite while reading `path`."""
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return KdbtoolError(
             "the database is locked", where=path, why="a writer holds it", hint="run it again", exit_code=1
+        )
+    if "-journal" in side_files(path) and name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
+        return KdbtoolError(
+            "a change of the database was cut off",
+            where=path,
+            why="its -journal has to be played back, which a reader must not do",
+            hint="let the program that writes it open it once more, or: sqlite3 FILE .tables",
         )
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
         return KdbtoolError(
@@ -79,6 +92,8 @@ def sqlite_error(path: Path, error: sqlite3.Error) -> KdbtoolError:
             hint="copy it, with its -wal file, to a folder of yours",
         )
     text = str(error) or type(error).__name__
+    if isinstance(error, UnicodeDecodeError):
+        text = "a name in the schema is not UTF-8"
     return KdbtoolError(
         "damaged database", where=path, why=text, hint="get the file again from where it came"
     )
@@ -89,6 +104,6 @@ def tables(db: sqlite3.Connection) -> dict[str, str]:
     found = {}
     for name, sql in db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"):
         text = (sql or b"").decode("utf-8", "backslashreplace")
-        if not text.upper().startswith("CREATE VIRTUAL"):
+        if text.startswith("CREATE TABLE "):  # as SQLite writes it, whatever the user typed
             found[name.decode("utf-8", "backslashreplace")] = text
     return found

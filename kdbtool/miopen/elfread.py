@@ -59,7 +59,8 @@ class Library:
     def __init__(self, path: Path) -> None:
         self.path = path
         if not path.is_file():
-            why = "it is a folder" if path.is_dir() else "there is no such file"
+            why = "it is no regular file" if path.exists() else "there is no such file"
+            why = "it is a folder" if path.is_dir() else why
             raise KdbtoolError("not a library", where=path, why=why, hint="name a libMIOpen.so")
         size = path.stat().st_size
         if size < 64:

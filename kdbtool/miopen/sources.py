@@ -182,10 +182,16 @@ def _sources(library: Library) -> SourceSet:
     symbols = {s.name: s for s in library.symbols(PREFIX)}
     kernels: dict[str, bytes] = {}
     headers: dict[str, bytes] = {}
+    total = 0
     for name, symbol in symbols.items():
         if name.endswith("_SIZE") and name[: -len("_SIZE")] in symbols:
             continue
         text = _embedded(library, symbol, symbols.get(f"{name}_SIZE"))
+        total += len(text)  # symbols may overlap: a small file can promise any amount
+        if total > MAX_ALL:
+            raise KdbtoolError(
+                "damaged library", where=library.path, why=f"more than {MAX_ALL} bytes of kernel sources"
+            )
         stem = name[len(PREFIX) :]
         if stem.endswith("_INCLUDE"):
             headers[stem[: -len("_INCLUDE")]] = text
@@ -203,7 +209,8 @@ def _sources(library: Library) -> SourceSet:
         inside |= _includes(text) or set()
     by_stem: dict[str, set[str]] = {}
     for name in inside:
-        by_stem.setdefault(name.rpartition(".")[0].upper(), set()).add(name)
+        if is_source(name):  # it becomes a file in the compiler's folder
+            by_stem.setdefault(name.rpartition(".")[0].upper(), set()).add(name)
     return SourceSet(
         _named(library, kernels, by_stem, known_kernels(), KERNEL_SUFFIXES, _kernel_suffix),
         _named(library, headers, by_stem, known_headers(), HEADER_SUFFIXES, lambda text: None),

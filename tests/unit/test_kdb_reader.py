@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from kdbtool.kdb import identify
 from kdbtool.kdb.checks import check
 from kdbtool.kdb.names import parse_name
 from kdbtool.kdb.reader import BATCH, KdbReader, open_kdb
+from kdbtool.kdb.writer import TABLE_SQL
 
 COLUMN_LIST = "kernel_name, kernel_args, kernel_blob, kernel_hash, uncompressed_size"
 
@@ -211,3 +214,143 @@ def test_mutated_databases_are_findings_or_one_line(tmp_path: Path) -> None:
         except KdbtoolError as error:
             assert "\n" not in error.line()
     assert parse_name(path) is not None
+
+
+@pytest.mark.parametrize(
+    ("names", "nullable"),
+    [
+        (lambda n: sqlite3.Binary(b"k%d.cl.o" % n), False),
+        (lambda n: None if n < BATCH + 9 else f"k{n}.cl.o", True),
+        (lambda n: n if n < BATCH + 9 else f"k{n}.cl.o", False),
+    ],
+    ids=["blob", "null", "number"],
+)
+def test_keys_that_are_no_text_are_read_once_and_to_the_end(
+    tmp_path: Path, names: Callable[[int], object], nullable: bool
+) -> None:
+    """A page of BLOB names was given again for ever; one that ended in NULL ended the reading."""
+    table = TABLE_SQL.replace(" NOT NULL", "") if nullable else TABLE_SQL
+    count = 2 * BATCH + 50
+    path = make(tmp_path / "gfx1030.kdb", [row(names(n), f" -DN={n}") for n in range(count)], table=table)
+    with open_kdb(path) as reader:
+        assert len({args for _, args in itertools.islice(reader.keys(), 2 * count)}) == count
+        assert len(list(itertools.islice(reader.keys(), 2 * count))) == count
+
+
+def test_keys_that_only_their_case_tells_apart_at_the_end_of_a_page(tmp_path: Path) -> None:
+    """A column that ignores case lost the second one."""
+    table = TABLE_SQL.replace("TEXT NOT NULL", "TEXT COLLATE NOCASE NOT NULL")
+    index = "CREATE UNIQUE INDEX i ON kern_db (kernel_name COLLATE BINARY, kernel_args COLLATE BINARY)"
+    rows = [row(b"a%03d.cl.o" % n) for n in range(BATCH - 1)] + [row(b"b.cl.o"), row(b"B.cl.o")]
+    path = make(tmp_path / "gfx1030.kdb", rows, table=table, index=index)
+    with open_kdb(path) as reader:
+        assert len(list(reader.keys())) == BATCH + 1
+
+
+def test_keys_of_an_utf16_database(tmp_path: Path) -> None:
+    rows = [row(b"k%d.cl.o" % n) for n in range(2 * BATCH)]
+    path = make(tmp_path / "gfx1030.kdb", rows, before=["PRAGMA encoding = 'UTF-16le'"])
+    with open_kdb(path) as reader:
+        assert len(set(reader.keys())) == 2 * BATCH
+
+
+def test_a_column_named_rowid_hides_no_row(tmp_path: Path) -> None:
+    table = TABLE_SQL.replace("INT NOT NULL)", "INT NOT NULL, rowid TEXT DEFAULT 'zz')")
+    count = 2 * BATCH
+    path = make(tmp_path / "gfx1030.kdb", [row(b"k%d.cl.o" % n) for n in range(count)], table=table)
+    with open_kdb(path) as reader:
+        assert [r.rowid for r in reader] == list(range(1, count + 1))
+
+
+def test_a_table_without_row_numbers_is_said_to_be_that(tmp_path: Path) -> None:
+    table = f"{TABLE_SQL} WITHOUT ROWID"
+    path = tmp_path / "gfx1030.kdb"
+    with sqlite3.connect(path) as db:
+        db.execute(table)
+        db.execute("INSERT INTO kern_db VALUES (1, 'a.cl.o', '', x'', '', 0)")
+    with open_kdb(path) as reader, pytest.raises(KdbtoolError, match="has no row numbers"):
+        next(iter(reader))
+
+
+def test_a_computed_key_is_not_computed(tmp_path: Path) -> None:
+    """Each row could cost 256 MB; MIOpen makes no such column."""
+    path = tmp_path / "gfx1030.kdb"
+    computed = "`kernel_args` TEXT GENERATED ALWAYS AS (hex(zeroblob(1000)))"
+    with sqlite3.connect(path) as db:
+        db.execute(TABLE_SQL.replace("`kernel_args` TEXT NOT NULL", computed))
+        db.execute("CREATE UNIQUE INDEX i ON kern_db (kernel_name, kernel_args)")
+    with open_kdb(path) as reader, pytest.raises(KdbtoolError, match="has no column kernel_args"):
+        list(reader.keys())
+
+
+def _schema(path: Path, *statements: str) -> Path:
+    make(path)
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA writable_schema = ON")
+    for statement in statements:
+        db.execute(statement)
+    db.close()
+    return path
+
+
+def test_a_schema_whose_damage_is_not_utf8_is_one_line(tmp_path: Path) -> None:
+    bad = b"CREATE TABLE \xff\xff(".hex()
+    path = _schema(
+        tmp_path / "gfx1030.kdb",
+        f"INSERT INTO sqlite_schema VALUES ('table', CAST(x'ff41' AS TEXT), 'a', 2, CAST(x'{bad}' AS TEXT))",
+    )
+    with pytest.raises(KdbtoolError, match="damaged database"):
+        open_kdb(path)
+
+
+def test_an_index_whose_name_is_not_utf8_is_an_index(tmp_path: Path) -> None:
+    sql = b"CREATE UNIQUE INDEX \xff ON kern_db(kernel_name, kernel_args)".hex()
+    path = _schema(
+        tmp_path / "gfx1030.kdb",
+        f"UPDATE sqlite_schema SET name = CAST(x'ff' AS TEXT), sql = CAST(x'{sql}' AS TEXT) "
+        "WHERE type = 'index'",
+    )
+    with open_kdb(path) as reader:
+        assert reader.has_index
+
+
+def test_a_virtual_table_in_disguise_is_no_kernel_database(tmp_path: Path) -> None:
+    path = tmp_path / "gfx1030.kdb"
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("CREATE VIRTUAL TABLE kern_db USING fts5(kernel_name, kernel_args, kernel_blob)")
+    except sqlite3.OperationalError:
+        pytest.skip("this SQLite has no fts5")
+    db.execute("PRAGMA writable_schema = ON")
+    db.execute("UPDATE sqlite_schema SET sql = replace(sql, 'CREATE VIRTUAL', 'CREATE/**/VIRTUAL')")
+    db.close()
+    assert not identify(path).is_kdb
+
+
+def test_a_provenance_table_of_other_columns_is_no_damage(tmp_path: Path) -> None:
+    path = make(tmp_path / "gfx1030.kdb", after=["CREATE TABLE kdbtool_provenance (a)"])
+    with open_kdb(path) as reader:
+        assert reader.provenance() == {}
+
+
+def test_a_path_that_begins_with_two_slashes(tmp_path: Path) -> None:
+    path = make(tmp_path / "gfx1030.kdb")
+    with open_kdb(f"/{path}") as reader:
+        assert len(reader) == 1
+
+
+def test_a_change_that_was_cut_off_is_not_called_wal_mode(tmp_path: Path) -> None:
+    path = make(tmp_path / "gfx1030.kdb", [row(b"k%d.cl.o" % n) for n in range(50)])
+    script = (
+        "import os, sqlite3, sys\n"
+        "db = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "db.execute('PRAGMA cache_size = 1')\n"
+        "db.execute('BEGIN')\n"
+        "db.execute('UPDATE kern_db SET kernel_blob = zeroblob(9000)')\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    kind = identify(path)
+    assert not kind.is_kdb
+    assert "cut off" in kind.error().line()
+    assert "WAL" not in kind.error().line()

@@ -182,6 +182,25 @@ def test_a_size_that_disagrees_with_its_symbol_is_refused(cc: str, tmp_path: Pat
     assert "MIOPEN_KERNEL_NAIVE_CONV_SIZE says" in refused(library(cc, tmp_path, {}, extra=lie))
 
 
+def test_a_header_whose_name_is_no_source_name_is_refused(cc: str, tmp_path: Path) -> None:
+    """`.object` is what the compiler writes: the name became a file in its folder."""
+    texts = {
+        "MIOPEN_KERNEL_NAIVE_CONV": '#include ".object.hpp"\n__global__ void k();\n',
+        "MIOPEN_KERNEL_YOBJECT_INCLUDE": "x",
+    }
+    path = library(cc, tmp_path, texts)
+    path.write_bytes(path.read_bytes().replace(b"KERNEL_YOBJECT", b"KERNEL_.OBJECT"))
+    assert "cannot tell the file name" in refused(path)
+
+
+def test_symbols_that_overlap_cannot_promise_any_amount(
+    cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdbtool.miopen.sources.MAX_ALL", 100)
+    path = library(cc, tmp_path, {f"MIOPEN_KERNEL_K{n}": "x" * 60 for n in range(2)})
+    assert "more than 100 bytes of kernel sources" in refused(path)
+
+
 def test_debians_library_has_133_kernels_and_171_headers(root: Path) -> None:
     path = root / "usr/lib/x86_64-linux-gnu/libMIOpen.so.1"
     sources = from_library(path)
