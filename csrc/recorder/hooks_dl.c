@@ -66,11 +66,18 @@ void *kdb_thunk_for(const char *name, void *real) {
     return NULL;
 }
 
+/* Not strncmp: see libcs_dlsym in resolve.c. */
+static bool begins(const char *text, const char *with) {
+    for (; *with && *text == *with; text++, with++)
+        ;
+    return !*with;
+}
+
 static bool worth_a_look(void *handle, const char *name) {
     if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name)
         return false;
-    if (strncmp(name, "hip", 3) != 0 && strncmp(name, "miopen", 6) != 0 &&
-        strncmp(name, "sqlite3_", 8) != 0 && strncmp(name, "__hip", 5) != 0)
+    if (!begins(name, "hip") && !begins(name, "miopen") && !begins(name, "sqlite3_") &&
+        !begins(name, "__hip"))
         return false;
     kdb_setup();
     return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;

@@ -103,7 +103,7 @@ static inline void *kdb_real(enum kdb_hook hook, const void *caller) {
 
 /* ---- map.c: from an address or a hash to a small value, without locks ---- */
 struct kdb_map {
-    uint32_t value_bytes;
+    uint32_t value_bytes; /* a multiple of 4 */
     _Atomic(void *) level[10];
 };
 bool kdb_map_get(struct kdb_map *map, uint64_t key, void *value);

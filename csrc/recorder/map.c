@@ -16,7 +16,7 @@ struct slot {
     _Atomic uint64_t key;
     _Atomic uint32_t version;
     uint32_t unused;
-    unsigned char value[];
+    _Atomic uint32_t value[];
 };
 
 static uint64_t spread(uint64_t key) {
@@ -65,7 +65,10 @@ bool kdb_map_get(struct kdb_map *map, uint64_t key, void *value) {
     struct slot *s = find(map, key);
     for (int tries = 0; s && tries < 1000; tries++) {
         uint32_t before = atomic_load_explicit(&s->version, memory_order_acquire);
-        memcpy(value, s->value, map->value_bytes);
+        for (uint32_t i = 0; i < map->value_bytes / 4; i++) {
+            uint32_t word = atomic_load_explicit(&s->value[i], memory_order_relaxed);
+            memcpy((char *)value + 4 * i, &word, 4);
+        }
         atomic_thread_fence(memory_order_acquire);
         if (atomic_load_explicit(&s->key, memory_order_relaxed) != key)
             return false;
@@ -86,7 +89,11 @@ static void write_value(struct kdb_map *map, struct slot *s, const void *value) 
         version = atomic_load_explicit(&s->version, memory_order_relaxed);
     }
     atomic_thread_fence(memory_order_release); /* readers that see a byte of it see the odd version */
-    memcpy(s->value, value, map->value_bytes);
+    for (uint32_t i = 0; i < map->value_bytes / 4; i++) {
+        uint32_t word;
+        memcpy(&word, (const char *)value + 4 * i, 4);
+        atomic_store_explicit(&s->value[i], word, memory_order_relaxed);
+    }
     atomic_store_explicit(&s->version, (version | 1) + 1, memory_order_release);
 }
 

@@ -113,6 +113,12 @@ static uint32_t gnu_hash(const char *name) {
     return h;
 }
 
+static bool same(const char *a, const char *b) {
+    for (; *a && *a == *b; a++, b++)
+        ;
+    return *a == *b;
+}
+
 static void *symbol_in(const struct kdb_object *object, const char *name) {
     const ElfW(Sym) *symbols = NULL;
     const char *strings = NULL;
@@ -138,7 +144,7 @@ static void *symbol_in(const struct kdb_object *object, const char *name) {
         const ElfW(Sym) *s = &symbols[i];
         int type = ELF64_ST_TYPE(s->st_info);
         if ((h | 1) == (wanted | 1) && s->st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_OBJECT) &&
-            strcmp(strings + s->st_name, name) == 0)
+            same(strings + s->st_name, name))
             return (void *)(object->base + s->st_value);
         if (h & 1)
             break;
@@ -157,26 +163,26 @@ void *kdb_dlsym_real, *kdb_dlvsym_real; /* libc's */
 void *kdb_dlsym_next, *kdb_dlvsym_next; /* where a host's own call goes on: another preload's or libc's */
 static int (*dlclose_real)(void *);     /* ours would say that a library has gone */
 
-static int look_for_dlsym(struct dl_phdr_info *info, size_t size, void *data) {
-    struct kdb_object object;
-    const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-    base = base ? base + 1 : info->dlpi_name;
-    (void)size;
-    /* glibc has both in libc.so.6 since 2.34, before that in libdl.so.2 */
-    if (!base || (strcmp(base, "libc.so.6") != 0 && strcmp(base, "libdl.so.2") != 0))
-        return 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        struct wanted wanted = {info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, &object};
-        if (info->dlpi_phdr[i].p_type != PT_LOAD || !look_at(info, size, &wanted))
+/* Along the loader's list and with no call out: a sanitizer's first act is a dlsym, and then none of
+ * its stand-ins for strcmp or dl_iterate_phdr works yet. What stands before libc in the list was
+ * loaded with the program and stays. */
+static void *libcs_dlsym(void) {
+    for (const struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
+        struct kdb_object object = {.low = m->l_addr, .base = m->l_addr, .dynamic = m->l_ld};
+        const char *base = m->l_name;
+        for (const char *c = base; c && *c; c++)
+            base = *c == '/' ? c + 1 : base;
+        /* glibc has both in libc.so.6 since 2.34, before that in libdl.so.2 */
+        if (!base || (!same(base, "libc.so.6") && !same(base, "libdl.so.2")))
             continue;
-        *(void **)data = symbol_in(&object, "dlsym");
-        if (*(void **)data) {
+        void *found = symbol_in(&object, "dlsym");
+        if (found) {
             kdb_dlvsym_real = symbol_in(&object, "dlvsym");
             dlclose_real = (int (*)(void *))symbol_in(&object, "dlclose");
+            return found;
         }
-        break;
     }
-    return *(void **)data != NULL;
+    return NULL;
 }
 
 /* What a call would reach without us. */
@@ -186,13 +192,12 @@ static void *after_us(void *real, const char *name, void *libcs) {
 }
 
 __attribute__((visibility("hidden"))) void kdb_find_dlsym(void) {
-    void *real = NULL;
     if (__atomic_load_n(&kdb_dlsym_real, __ATOMIC_ACQUIRE))
         return;
-    dl_iterate_phdr(look_for_dlsym, &real);
+    void *real = libcs_dlsym();
     if (!real)
         return;
-    kdb_dlsym_next = after_us(real, "dlsym", real); /* not in the callback: it takes the loader's lock */
+    kdb_dlsym_next = after_us(real, "dlsym", real);
     kdb_dlvsym_next = after_us(real, "dlvsym", kdb_dlvsym_real);
     __atomic_store_n(&kdb_dlsym_real, real, __ATOMIC_RELEASE);
 }

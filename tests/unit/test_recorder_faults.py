@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
-from support.standins import Standins, python, same, standins, traces
+from support.standins import C, Standins, python, same, standins, traces
 
 from kdbtool.shim._trace import ffi
 
@@ -118,3 +120,18 @@ def test_header_says_how_long_the_file_is(standins: Standins, traces: Path) -> N
     assert (
         path.stat().st_size == ffi.cast("struct kdbt_header *", ffi.from_buffer(path.read_bytes())).file_bytes
     )
+
+
+def test_sanitized_program_fell_over_its_first_dlsym(
+    standins: Standins, traces: Path, tmp_path: Path
+) -> None:
+    """AddressSanitizer looks for its functions before its own strcmp works."""
+    libraries = [str(standins.folder / f"lib{n}") for n in ("MIOpen.so.1", "amdhip64.so.6", "sqlite3.so.0")]
+    compiler = shlex.split(os.environ.get("CC", "gcc"))
+    options = ["-fsanitize=address", "-D_GNU_SOURCE", "-DLINKED", "-pthread", "-o", str(tmp_path / "host")]
+    command = [*compiler, *options, str(C / "host.c"), *libraries]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this compiler has no AddressSanitizer")
+    env = {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+    ran = same(standins, traces, tmp_path / "host", "threads", 3, 400, env=env)
+    assert (ran.code, ran.out, len(ran.trace.launches)) == (0, "1200\n", 1200)
