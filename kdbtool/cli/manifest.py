@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kdbtool.cli import options
 from kdbtool.cli.archs import wanted_archs
-from kdbtool.errors import EXIT_DONE, KdbtoolError
+from kdbtool.errors import EXIT_DONE, KdbtoolError, printable
 from kdbtool.files import check_output, write_bytes
 from kdbtool.manifest.choose import Choice, Report, choose
 from kdbtool.manifest.collect import Collected, collect, merged_comments, merged_hashes
@@ -176,7 +176,7 @@ def _as_json(
 def _as_text(
     report: Report, manifest: Manifest, build: MiopenBuild | None, notes: list[str], *, verbose: bool
 ) -> str:
-    lines = [f"judged against: {build.label}" if build else "judged against: no MIOpen (unknown)"]
+    lines = [printable(f"judged against: {build.label}") if build else "judged against: no MIOpen (unknown)"]
     equal = report.read - report.distinct
     lines.append(f"{report.read:>9} rows in" + (f", {equal} of them equal to another" if equal else ""))
     for reason in sorted(report.carried, key=lambda r: r.order):
@@ -196,5 +196,5 @@ def _as_text(
         lines.append(f"{report.unbuilt:>9} listed as unbuilt: asked for, but this MIOpen has no source")
     if manifest.problems:
         lines.append(f"{len(manifest.problems):>9} problems")
-    lines += [f"note: {note}" for note in notes]
+    lines += [printable(f"note: {note}") for note in notes]
     return "\n".join(lines) + "\n"

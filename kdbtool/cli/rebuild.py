@@ -13,7 +13,6 @@ output, and the exit code is 1. docs/rebuild.md says more.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from kdbtool.cli import options
@@ -119,11 +119,12 @@ def run(args: argparse.Namespace) -> int:
         return _nothing(args, plan)
     paths = publish.outputs({arch: arch for arch in archs}, args.output, force=args.force)
     failed = args.logs or _failed_folder(paths)
+    logs.check(failed)
     workers = usable(args.jobs)
     progress = choose(args.quiet, args.verbose > 0)
     if not args.quiet:
-        print(f"compiler: {backend.describe()}, {workers} workers", file=sys.stderr)
-        print(f"sources: {sources.where}, recipe {recipe.id}", file=sys.stderr)
+        print(printable(f"compiler: {backend.describe()}, {workers} workers"), file=sys.stderr)
+        print(printable(f"sources: {sources.where}, recipe {recipe.id}"), file=sys.stderr)
     store, own = _store(args.cache, next(iter(paths.values())))
     limits = Limits(args.timeout, args.memory)
     result = build(plan, backend, sources.headers, store, workers=workers, limits=limits, progress=progress)
@@ -139,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
             arch,
             result.identity,
             recipe,
-            manifest=hashlib.sha256(args.manifest.read_bytes()).hexdigest(),
+            manifest=manifest.digest,
             miopen=miopen,
             sources=sources.set_hash,
             allowed=allowed,
@@ -263,12 +264,15 @@ def _report(
     if result.damaged:
         print(f"kdbtool rebuild: {result.damaged} damaged objects in the cache, built again", file=sys.stderr)
     if failed is not None:
-        print(f"kdbtool rebuild: logs of {len(result.failures)} failed kernels: {failed}", file=sys.stderr)
+        print(
+            f"kdbtool rebuild: logs of {len(result.failures)} failed kernels: {printable(failed)}",
+            file=sys.stderr,
+        )
     if args.quiet:
         return
     table = Table("database", "rows", "objects", "KiB", box=None, pad_edge=False)
     for one in written:
-        table.add_row(str(one.path), str(one.rows), str(one.objects), f"{one.size / 1024:.0f}")
+        table.add_row(escape(printable(one.path)), str(one.rows), str(one.objects), f"{one.size / 1024:.0f}")
     console = Console(highlight=False, soft_wrap=True)
     console.print(table)
     print(f"{result.compiled} objects compiled, {result.reused} taken from the cache")
@@ -289,7 +293,7 @@ def _as_json(
 ) -> dict[str, Any]:
     return {
         "databases": [
-            {"arch": w.arch, "path": str(w.path), "rows": w.rows, "objects": w.objects, "bytes": w.size}
+            {"arch": w.arch, "path": printable(w.path), "rows": w.rows, "objects": w.objects, "bytes": w.size}
             for w in written
         ],
         "compiler": result.identity.version,
@@ -310,7 +314,7 @@ def _as_json(
             }
             for f in result.failures
         ],
-        "logs": str(failed) if failed else None,
+        "logs": printable(failed) if failed else None,
     }
 
 

@@ -70,6 +70,7 @@ class Manifest:
     comments: Comments = ()  # of the header
     trailing: Comments = ()  # after the last entry
     path: str = ""
+    digest: str = ""  # sha256 of the text that it was read from
 
     @property
     def archs(self) -> list[str]:

@@ -5,14 +5,17 @@ Grammar and limits: docs/manifest-format.md. Order is the writer's business: a r
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import stat
 from pathlib import Path
 from typing import NoReturn
 
 from kdbtool.errors import KdbtoolError, printable
 from kdbtool.manifest.model import ASKED_UNBUILT, BUILD, Comments, Hashes, Key, Manifest, Note
 from kdbtool.manifest.quote import QUOTED, unquote
-from kdbtool.miopen.keys import MCPU, SUFFIX, is_arch, is_source
+from kdbtool.miopen.keys import MCPU, SUFFIX, is_arch, is_source, source_of
 from kdbtool.miopen.problems import is_problem
 
 MAX_FILE = 1 << 30  # bytes
@@ -21,10 +24,10 @@ MAX_REPEAT = 9
 
 MAGIC = "kdbtool-manifest format 0"
 _FORMAT = re.compile(r"kdbtool-manifest format (\S+)\Z")
-_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,3}\Z")
+_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}\Z")
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})\Z")
 _QUOTED = re.compile(QUOTED + r"\Z")
-_REPEATED = re.compile(rf"{QUOTED} (\d{{1,3}})\*{QUOTED} {QUOTED}\Z")
+_REPEATED = re.compile(rf"{QUOTED} ([0-9]{{1,3}})\*{QUOTED} {QUOTED}\Z")
 _CONFLICT = re.compile(r"(?:<{7}|={7}|>{7}|\|{7})(?: |\Z)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _HEADER_WORDS = ("miopen", "sources", "arch", "origin")
@@ -32,11 +35,19 @@ _BLOCK_WORDS = ("source", "headers", "key", "exact")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest in file `path`; KdbtoolError, exit code 2, for anything else."""
-    size = path.stat().st_size
-    if size > MAX_FILE:
-        raise KdbtoolError("too large for a manifest", where=path, why=f"{size} bytes, at most {MAX_FILE}")
-    return parse_manifest(path.read_bytes(), str(path))
+    """The manifest in file `path` (a pipe from a command will do); KdbtoolError, exit code 2, otherwise."""
+    # A FIFO on disk without a writer would block for ever, and a device may never end.
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (stat.S_ISFIFO(mode) and _is_open(path))):
+        raise KdbtoolError("not a manifest", where=path, why="not a regular file")
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE + 1)
+    return parse_manifest(data, str(path))
+
+
+def _is_open(path: Path) -> bool:
+    """Whether `path` is a descriptor of this process: /dev/stdin, or a shell's <(...)."""
+    return os.path.realpath(path.parent).startswith(("/proc/", "/dev")) or path.name == "stdin"
 
 
 def parse_manifest(data: bytes, where: str) -> Manifest:
@@ -51,7 +62,7 @@ class _Reader:
 
     def __init__(self, data: bytes, where: str) -> None:
         self.data, self.where, self.number = data, where, 0
-        self.out = Manifest(path=where)
+        self.out = Manifest(path=where, digest=hashlib.sha256(data).hexdigest())
         self.seen: set[str] = set()  # header fields
         self.archs: set[str] = set()
         self.pending: list[str] = []
@@ -202,6 +213,9 @@ class _Reader:
         first = self.out.blocks.get((state, name))
         if first:
             self._bad("duplicate block", f"first on line {first.line}", "join the two")
+        plain = source_of(name)
+        if plain is not None and not source:
+            self._bad(f"plain name in quotes: {_short(plain)}", "a name has one spelling", f"write {plain}")
         self.out.blocks[state, name] = Note(self.number, self._comments())
         self.block = (state, name, source)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from kdbtool.errors import KdbtoolError
 
 MAX_KEY = 400
-_NUMBER = r"(?:0|[1-9]\d{0,9})"
-_SIGNED = r"(?:-?[1-9]\d{0,9}|0)"
+_NUMBER = r"(?:0|[1-9][0-9]{0,9})"
+_SIGNED = r"(?:-?[1-9][0-9]{0,9}|0)"
 _NAME = r"[A-Za-z0-9]{1,16}"
 _PATTERN = re.compile(
     rf"({_NUMBER})((?:-{_NUMBER}){{2,3}})-({_NUMBER}(?:x{_NUMBER}){{1,2}})"

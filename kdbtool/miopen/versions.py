@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kdbtool.errors import KdbtoolError
 
-_VERSION = re.compile(r"(?:rocm-)?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?\Z")
+_VERSION = re.compile(r"(?:rocm-)?([0-9]{1,2})\.([0-9]{1,2})(?:\.([0-9]{1,3}))?\Z")
 
 
 @dataclass(frozen=True)

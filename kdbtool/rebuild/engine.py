@@ -27,6 +27,7 @@ from kdbtool.rebuild.pool import Pool
 from kdbtool.rebuild.store import Store
 
 _FULL = 1 << 20  # bytes; with less a compiler cannot be expected to write its files
+_WORK = "kdbtool-"
 Probe = dict[str, list[str]]  # target ids by language
 Order = tuple[Task, Identity]
 Message = Probe | Order
@@ -184,7 +185,7 @@ def workspace(folder: Path) -> Iterator[Path]:
     """A folder below `folder` that ends with the run; those of runs that were killed are removed first."""
     base = folder / "work"
     base.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for stale in base.iterdir():
+    for stale in base.glob(f"{_WORK}*"):  # the folder may be one of the user's, with a `work` in it
         with contextlib.suppress(OSError):
             handle = os.open(stale, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
@@ -203,7 +204,7 @@ def workspace(folder: Path) -> Iterator[Path]:
 def _locked_folder(base: Path) -> tuple[Path, int]:
     """A new folder and its lock. Another run may take one for stale before the lock: then again."""
     while True:
-        work = Path(tempfile.mkdtemp(dir=base))
+        work = Path(tempfile.mkdtemp(prefix=_WORK, dir=base))
         with contextlib.suppress(FileNotFoundError):
             handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(handle, fcntl.LOCK_SH)  # workers inherit it: held until the last of them is gone

@@ -11,12 +11,29 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from kdbtool.errors import printable
+from kdbtool.errors import KdbtoolError, from_oserror, printable
 from kdbtool.rebuild.backend import Backend
 from kdbtool.rebuild.engine import Failure
 
 MAX_FOLDERS = 1000  # one wrong header fails every kernel; nobody reads more
 _OURS = re.compile(r"[0-9a-f]{12}-[A-Za-z0-9_.+-]+")
+
+
+def check(folder: Path) -> None:
+    """Refuse, before the work begins, what is no folder, and one whose `headers` is not an earlier run's."""
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise from_oserror(error, where=folder) from None
+    if "headers" in names and not any(_OURS.fullmatch(name) for name in names):
+        raise KdbtoolError(
+            "not a folder for logs",
+            where=folder,
+            why="it has a `headers` that no rebuild made, and logs would replace it",
+            hint="name another folder with --logs",
+        )
 
 
 def clear(folder: Path) -> None:

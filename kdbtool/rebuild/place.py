@@ -20,6 +20,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from kdbtool.errors import EXIT_PROBLEMS, KdbtoolError
 
@@ -42,9 +43,28 @@ _INSIDE = "/mnt"  # where a root sees the work folder; every Debian root has it
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent() -> None:
-    """SIGKILL for this process when its parent ends (also by SIGKILL)."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+_running: set[int] = set()  # process groups of this process's runs
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """That signal for this process when its parent ends (also by SIGKILL)."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def end_on_sigterm() -> None:
+    """SIGTERM, or the parent's end, ends this process and all that its runs started.
+
+    Without it a compiler's children outlive it, such as the clang below a wrapper script.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for group in _running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    die_with_parent(signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -185,6 +205,7 @@ class Root(Place):
 
 def _wait(process: subprocess.Popen[bytes], timeout: float) -> bool:
     """Wait for `process`, then kill what is left of its session; False when time ran out."""
+    _running.add(process.pid)
     pidfd = os.pidfd_open(process.pid)
     try:
         ended = bool(select.select([pidfd], [], [], timeout)[0])
@@ -192,6 +213,7 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> bool:
         os.close(pidfd)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # not yet reaped, so the number is still its own
+        _running.discard(process.pid)
         process.wait()
     return ended
 

@@ -18,11 +18,13 @@ from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
 from kdbtool.errors import KdbtoolError
-from kdbtool.rebuild.place import die_with_parent
+from kdbtool.rebuild.place import end_on_sigterm
 
 T = TypeVar("T")
 R = TypeVar("R")
 Handler = Callable[[T], R]
+
+GRACE = 5.0  # seconds that a worker has to end what it started
 
 _fork = multiprocessing.get_context("fork")
 
@@ -50,7 +52,9 @@ class _Worker:
         self.message: Any = None
 
     def end(self) -> None:
-        self.process.kill()  # it holds nothing: finished objects are on disk
+        self.process.terminate()  # it holds nothing: finished objects are on disk
+        self.process.join(GRACE)
+        self.process.kill()
         self.process.join()
         self.pipe.close()
 
@@ -123,7 +127,7 @@ class Pool(Executor[T, R]):
 def _serve(
     number: int, setup: Callable[[int], Handler[Any, Any]], pipe: Connection, close: list[Connection]
 ) -> None:
-    die_with_parent()
+    end_on_sigterm()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     for connection in close:  # or a worker would keep the pipes of the others open
         connection.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +20,7 @@ from kdbtool.kdb.blob import Packed, pack
 
 _MAGIC = b"kdbtool object 1 "
 _HEADER = len(_MAGIC) + 64 + 1
+_OURS = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{62}|\.[^/]*\.tmp)")
 _STALE = 24 * 3600  # seconds after which a temporary file has no writer any more
 DEFAULT_LIMIT = 4 << 30  # bytes
 
@@ -73,6 +74,8 @@ class Store:
         """Remove the entries used longest ago until at most `limit` bytes are left; returns how many."""
         entries: list[tuple[float, int, Path]] = []
         for path in self.folder.glob("??/*"):
+            if not _OURS.fullmatch(f"{path.parent.name}/{path.name}"):
+                continue  # the folder may be one of the user's
             with contextlib.suppress(OSError):
                 status = path.stat()
                 if path.name.startswith("."):
@@ -91,8 +94,15 @@ class Store:
         return removed
 
     def remove(self) -> None:
-        """The whole store."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """The whole store; what is not ours stays, and the folder with it."""
+        for path in self.folder.glob("??/*"):
+            if _OURS.fullmatch(f"{path.parent.name}/{path.name}"):
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for folder in self.folder.iterdir():
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+            self.folder.rmdir()
 
 
 def _header(body: bytes) -> bytes:

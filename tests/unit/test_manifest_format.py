@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import lzma
+import os
 import random
 import re
 import sqlite3
@@ -16,6 +18,7 @@ from kdbtool.errors import KdbtoolError
 from kdbtool.manifest import ASKED_UNBUILT, BUILD, Hashes, Key, Manifest, parse_manifest, write_manifest
 from kdbtool.manifest.model import Note
 from kdbtool.manifest.quote import quote, unquote
+from kdbtool.manifest.reader import read_manifest
 from kdbtool.miopen.keys import collapse, find_repeat
 
 H = "ab" * 32
@@ -225,6 +228,9 @@ BLOCK = HEAD + "kernel a.cpp\n"
         (BLOCK + '  key gfx1030 "x"\nunbuilt a.cpp\n  key gfx1030 "x"\n', 8, "duplicate key"),
         (BLOCK + "kernel a.cpp\n", 6, "duplicate block: first on line 5"),
         (BLOCK + 'kernel "a.cpp.o"\n', 6, "duplicate block"),
+        (HEAD + 'kernel "a.cpp.o"\n', 5, "plain name in quotes"),
+        (BLOCK + '  key gfx1030 "" \u0662*" -DA=1" ""\n', 6, "unescaped byte"),
+        (HEAD.replace("6.4.3", "\u0666.4.3"), 2, "not a version"),
         (BLOCK + f"  source sha256:{H}\n  source sha256:{H}\n", 7, "duplicate field source"),
         (BLOCK + f"  source sha256:{H.upper()}\n", 6, "not a hash"),
         (BLOCK + "  source md5:abc\n", 6, "not a hash"),
@@ -296,3 +302,25 @@ def test_a_hostile_name_is_data_and_no_source() -> None:
     assert b'kernel "../../etc/passwd.o"' in text
     (variant,) = parse_manifest(text, "m").variants()
     assert variant.source is None
+
+
+def test_a_manifest_that_would_never_end_is_refused(tmp_path: Path) -> None:
+    """A FIFO without a writer blocked, a device filled the memory."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path in (fifo, Path("/dev/zero"), Path("/dev/tty0")):
+        if path.exists():
+            with pytest.raises(KdbtoolError, match="not a regular file"):
+                read_manifest(path)
+
+
+def test_a_manifest_out_of_a_pipe_is_read_once() -> None:
+    """Its hash was taken from a second reading, of which a pipe has none."""
+    ours, theirs = os.pipe()
+    text = (HEAD + "kernel a.cpp\n").encode()
+    os.write(theirs, text)
+    os.close(theirs)
+    try:
+        assert read_manifest(Path(f"/dev/fd/{ours}")).digest == hashlib.sha256(text).hexdigest()
+    finally:
+        os.close(ours)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +16,10 @@ from support.rebuilding import ARCH, TARGET
 
 from kdbtool.errors import KdbtoolError
 from kdbtool.reasons import Reason
+from kdbtool.rebuild import logs
 from kdbtool.rebuild.backend import Outcome, Task
 from kdbtool.rebuild.cores import cgroup_quota, usable
+from kdbtool.rebuild.engine import workspace
 from kdbtool.rebuild.place import Root
 from kdbtool.rebuild.pool import Pool
 from kdbtool.rebuild.progress import choose
@@ -75,6 +81,71 @@ def test_store_keeps_the_most_recently_used(tmp_path: Path) -> None:
     assert store.trim(2 * 1200 + 100) == 2
     assert [store.get(f"{n:064x}") is not None for n in range(4)] == [True, False, False, True]
     assert not list(tmp_path.rglob(".*.tmp"))
+
+
+def test_a_cache_folder_of_the_users_keeps_what_is_theirs(tmp_path: Path) -> None:
+    """`--cache ~` removed the folders in ~/work, and old files in any folder with a name of two letters."""
+    theirs = [tmp_path / name for name in ("work/mine/a", "fr/photo", "ab/notes", "work/tmpabc/b")]
+    for path in theirs:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x" * 5000)
+    stale = tmp_path / "work" / "kdbtool-killed"
+    stale.mkdir()
+    with workspace(tmp_path) as work:
+        assert work.is_dir()
+    store = Store(tmp_path)
+    store.put("ab" * 32, os.urandom(1000))
+    assert store.trim(0) == 1
+    store.remove()
+    assert all(path.exists() for path in theirs)
+    assert not stale.exists()
+
+
+def test_a_folder_with_headers_of_the_users_takes_no_logs(tmp_path: Path) -> None:
+    """`--logs .` removed ./headers before it wrote its own."""
+    logs.check(tmp_path / "new")
+    (tmp_path / "headers").mkdir()
+    with pytest.raises(KdbtoolError, match="headers"):
+        logs.check(tmp_path)
+    (tmp_path / "0123456789ab-kernel.cl").mkdir()
+    logs.check(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(KdbtoolError, match="not a directory"):
+        logs.check(tmp_path / "file")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_compilers_children_end_with_the_run(tmp_path: Path, number: signal.Signals) -> None:
+    """Below a wrapper script they went on after Ctrl-C, SIGTERM and SIGKILL."""
+    script = (
+        "import sys; from pathlib import Path; from kdbtool.rebuild.place import Place;"
+        "from kdbtool.rebuild.pool import Pool\n"
+        "def setup(n):\n"
+        "    place = Place(); place.enter(Path(sys.argv[1]))\n"
+        "    command = ['/bin/sh', '-c', 'sleep 300 & echo $! >pid; mv pid child; wait']\n"
+        "    return lambda m: place.run(command, timeout=60, memory=1 << 32)\n"
+        "with Pool(1, setup) as pool:\n"
+        "    print('ready', flush=True); list(pool.map([0]))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        child = tmp_path / "child"
+        assert _soon(child.exists)
+        process.send_signal(number)
+        process.wait(20)
+        status = Path(f"/proc/{child.read_text().strip()}/stat")
+        assert _soon(lambda: not status.exists() or status.read_text().rpartition(")")[2].split()[0] in "ZX")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _soon(true: Callable[[], bool]) -> bool:
+    for _ in range(400):
+        if true():
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def test_jobs_follow_the_build_system(tmp_path: Path) -> None:
