@@ -8,7 +8,9 @@ unreadable input.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import io
 import os
 import sys
 from typing import NoReturn
@@ -43,21 +45,51 @@ def build_parser(names: tuple[str, ...] = COMMANDS) -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None, names: tuple[str, ...] = COMMANDS) -> int:
     """Run one command; every error of ours is one line on stderr."""
+    _streams()
     args = build_parser(names).parse_args(argv)
     try:
         code: int = args.run(args)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # `kdbtool ... | head` is not an error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _lost_output()
         return EXIT_USAGE
     except KdbtoolError as error:
         return _fail(args.command, error)
     except OSError as error:
-        return _fail(args.command, from_oserror(error))
+        lost = _lost_output() or (error.errno == errno.EBADF and error.filename is None)
+        where = "standard output" if lost else None
+        return _fail(args.command, from_oserror(error, where=where))
     except KeyboardInterrupt:
         print(f"kdbtool {args.command}: interrupted", file=sys.stderr)
         return 130
+
+
+def _lost_output() -> bool:
+    """Whether standard output takes no more; the rest is dropped, or Python would try again at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def _streams() -> None:
+    """Output that any locale can show, and three descriptors that no file of ours can fall onto.
+
+    Python has no sys.stdout where the descriptor is closed; one that fails in one line is better.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _fail(command: str, error: KdbtoolError) -> int:

@@ -1,0 +1,51 @@
+"""What a command does with the streams that it is given: closed, full, or of a small alphabet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.kdb_files import make, row
+
+COMMANDS = (["info"], ["verify"], ["manifest", "-q"], ["info", "--json"])
+
+
+def _shell(command: list[str], path: Path, redirect: str, **environment: str) -> tuple[int, str, str]:
+    line = f'exec "$0" -m kdbtool {" ".join(command)} "$1" {redirect}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", line, sys.executable, str(path)],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, **environment},
+    )
+    return done.returncode, done.stdout.decode("latin-1"), done.stderr.decode()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("redirect", [">&-", ">/dev/full"])
+def test_output_that_nobody_can_read_is_one_line(tmp_path: Path, command: list[str], redirect: str) -> None:
+    """A closed standard output ended in a traceback."""
+    code, _, err = _shell(command, make(tmp_path / "gfx1030.kdb"), redirect)
+    assert code != 0
+    assert len(err.splitlines()) == 1
+    assert err.startswith(f"kdbtool {command[0]}: ")
+
+
+def test_a_closed_standard_error_keeps_the_exit_code(tmp_path: Path) -> None:
+    assert _shell(["verify"], tmp_path / "nothing.kdb", "2>&-")[0] == 2
+    assert _shell(["info"], make(tmp_path / "gfx1030.kdb"), "2>&-")[0] == 0
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_a_terminal_of_a_small_alphabet_sees_escapes(tmp_path: Path, command: str, encoding: str) -> None:
+    """A name that it cannot show ended in a traceback."""
+    path = make(tmp_path / "gfx\u65e5.kdb", [row("k\u65e5.cl.o")])
+    code, out, err = _shell([command], path, "", PYTHONIOENCODING=encoding)
+    assert (code, err) == (0, "")
+    assert "gfx\\u65e5.kdb" in out
