@@ -129,7 +129,6 @@ def run(args: argparse.Namespace) -> int:
     limits = Limits(args.timeout, args.memory)
     result = build(plan, backend, sources.headers, store, workers=workers, limits=limits, progress=progress)
     logs.clear(failed)
-    logs.save(failed, result.failures, backend, sources.headers)
     allowed = [name for name in ("changed", "unknown") if getattr(args, f"allow_{name}")]
     written = []
     for arch in archs:
@@ -146,6 +145,7 @@ def run(args: argparse.Namespace) -> int:
             allowed=allowed,
         )
         written.append(publish.publish(arch, paths[arch], rows, store, record, force=args.force))
+    logs.save(failed, result.failures, backend, sources.headers)  # last: they may fill the disk
     if result.compiled:
         store.trim()
     if own and not result.failures:

@@ -34,8 +34,8 @@ def pick_root(option: str | None, compiler: Path | None) -> Path | None:
         return named.path
     if option == "none" or locate_miopen() is not None:
         return None
-    path = default_root()
-    return open_root(path).path if is_complete(path) else None
+    path = _made_root()
+    return open_root(path).path if path is not None else None
 
 
 def pick_compiler(root: Path | None, option: Path | None, recipe: Recipe) -> Clang:
@@ -67,8 +67,9 @@ def pick_sources(root: Path | None, library: Path | None, folder: Path | None, *
         return from_directory(folder)
     if library is None:
         library = open_root(root).miopen if root is not None else locate_miopen()
-    if library is None and roots and is_complete(default_root()):
-        library = open_root(default_root()).miopen
+    made = _made_root() if library is None and roots else None
+    if made is not None:
+        library = open_root(made).miopen
     if library is None:
         raise KdbtoolError(
             "no kernel sources",
@@ -76,6 +77,15 @@ def pick_sources(root: Path | None, library: Path | None, folder: Path | None, *
             hint="give --miopen LIBRARY or --sources DIR, or run: kdbtool root make",
         )
     return from_library(library)
+
+
+def _made_root() -> Path | None:
+    """The default root, if it is made."""
+    try:
+        path = default_root()
+    except RuntimeError:  # no home directory, as on a build machine
+        return None
+    return path if is_complete(path) else None
 
 
 def _candidates(root: Path | None) -> list[str]:

@@ -160,6 +160,7 @@ class _Worker:
 
     def handle(self, message: Message) -> Reply:
         if not isinstance(message, tuple):
+            self._check_disk("")  # or the compiler is blamed
             return self.backend.probe(message, self.limits)
         task, identity = message
         outcome = self.backend.compile(task, identity, self.limits)

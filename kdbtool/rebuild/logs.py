@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from kdbtool.errors import KdbtoolError, from_oserror, printable
+from kdbtool.errors import EXIT_PROBLEMS, KdbtoolError, from_oserror, printable
 from kdbtool.rebuild.backend import Backend
 from kdbtool.rebuild.engine import Failure
 
@@ -53,6 +53,15 @@ def clear(folder: Path) -> None:
 
 def save(folder: Path, failures: list[Failure], backend: Backend, headers: Mapping[str, bytes]) -> None:
     """Write a folder per failure."""
+    try:
+        _save(folder, failures, backend, headers)
+    except OSError as error:
+        found = from_oserror(error, where=folder)
+        found.exit_code = EXIT_PROBLEMS
+        raise found from None
+
+
+def _save(folder: Path, failures: list[Failure], backend: Backend, headers: Mapping[str, bytes]) -> None:
     if not failures:
         return
     shared = folder / "headers"

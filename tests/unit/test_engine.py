@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,8 +18,10 @@ import pytest
 from support.rebuilding import ARCH, TARGET, calls, fake_clang, kernel_folder, key, manifest_file
 
 from kdbtool.cli import main
+from kdbtool.errors import KdbtoolError
 from kdbtool.manifest import ASKED_UNBUILT, Key
 from kdbtool.rebuild import engine
+from kdbtool.rebuild.choose import pick_root, pick_sources
 from kdbtool.rebuild.place import ENVIRONMENT, MAX_LOG
 
 
@@ -429,3 +432,38 @@ def test_a_work_folder_that_another_run_took_for_stale_is_made_again(
         assert taken
         assert work.is_dir()
         assert work != taken[0]
+
+
+def test_logs_that_cannot_be_written_cost_no_row(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were written first: a full disk kept the good rows from being published."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("kdbtool.rebuild.logs._save", full)
+    done = bench.rebuild([GOOD, key(" -DFAKE=fail")])
+    assert done.code == 1
+    assert f"{bench.failed}: no space left" in done.err
+    assert len(bench.rows()) == 1
+
+
+def test_no_home_and_no_cache_are_no_traceback(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without an entry in passwd, as in a container, has no home at all."""
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("kdbtool.rebuild.choose.default_root", nowhere)
+    monkeypatch.setattr("kdbtool.rebuild.choose.locate_miopen", lambda: None)
+    assert pick_root(None, None) is None
+    with pytest.raises(KdbtoolError, match="no kernel sources"):
+        pick_sources(None, None, None, roots=True)
+
+
+def test_a_full_cache_is_not_the_compilers_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe of the compiler failed, and "does not say that it is a clang" was the answer."""
+    monkeypatch.setattr("kdbtool.rebuild.engine._FULL", 1 << 62)
+    done = bench.rebuild([GOOD])
+    assert done.code == 1
+    assert "no space left" in done.err
+    assert not bench.output.exists()
