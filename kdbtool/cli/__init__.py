@@ -12,6 +12,7 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -98,5 +99,8 @@ def _fail(command: str, error: KdbtoolError) -> int:
 
 
 def entry() -> NoReturn:
-    """The console script."""
+    """The console script. What would end it at once unwinds it: no temporary file, no process is left."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one of them
+            signal.signal(number, lambda got, frame: sys.exit(128 + got))
     sys.exit(main())

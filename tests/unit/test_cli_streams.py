@@ -49,3 +49,21 @@ def test_a_terminal_of_a_small_alphabet_sees_escapes(tmp_path: Path, command: st
     code, out, err = _shell([command], path, "", PYTHONIOENCODING=encoding)
     assert (code, err) == (0, "")
     assert "gfx\\u65e5.kdb" in out
+
+
+def test_a_terminated_command_leaves_no_temporary_file(tmp_path: Path) -> None:
+    """SIGTERM ended it before it could clean up."""
+    script = (
+        "import sys, time; from pathlib import Path; import kdbtool.cli as cli; from kdbtool.files import *\n"
+        "def main():\n"
+        "    with atomic_write(Path(sys.argv[1])) as file:\n"
+        "        file.write(b'half'); print('ready', flush=True); time.sleep(60)\n"
+        "cli.main = main; cli.entry()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        assert process.wait(20) == 143
+    assert not list(tmp_path.iterdir())
