@@ -28,9 +28,8 @@ class build_shared(build_ext):
         super().run()
         lib = self.package_dir() / "lib"
         temp = Path(self.build_temp)
-        self.shared(
-            lib / "libkdbshim.so", sorted(Path("csrc/recorder").glob("*.c")), ["-ldl", "-Wl,-z,nodelete"]
-        )
+        options = ["-ldl", "-Wl,-z,nodelete"]  # it holds a destructor of threads
+        self.shared(lib / "libkdbshim.so", sorted(Path("csrc/recorder").glob("*.c")), options)
         for major in HIP_MAJORS:
             self.simgpu(major, lib / "simgpu" / str(major), temp / f"simgpu{major}")
 

@@ -15,6 +15,7 @@ struct host_function {
 static struct kdb_map modules = {.value_bytes = sizeof(struct kdb_id)};   /* by handle, and by fat binary */
 static struct kdb_map kernels = {.value_bytes = sizeof(struct kdb_id)};   /* by hash of module and name */
 static struct kdb_map functions = {.value_bytes = sizeof(struct kdb_id)}; /* by handle or host address */
+static struct kdb_map shapes = {.value_bytes = sizeof(struct kdb_id)};    /* by hash of a whole shape */
 static struct kdb_map host_functions = {.value_bytes = sizeof(struct host_function)};
 static _Thread_local int device;
 
@@ -173,36 +174,82 @@ static uint32_t function_kernel(struct kdb_thread *t, const void *function, uint
     return kernel;
 }
 
+/* All of a launch but its function and time, to be compared and mixed a word at a time. */
+struct words {
+    uint64_t at[KDB_SHAPE_WORDS];
+};
+
 static bool new_shape(struct kdb_thread *t, struct kdb_shape_slot *slot, const void *function, uint32_t epoch,
-                      const struct kdbt_shape *shape, const void *real) {
-    struct kdbt_shape full = *shape;
+                      const struct words *w, const void *real) {
+    const struct words v = *w;
+    struct kdbt_shape full = {
+        .form = (uint32_t)(v.at[0] >> 32),
+        .lds = (uint32_t)v.at[0],
+        .grid = {(uint32_t)v.at[1], (uint32_t)(v.at[1] >> 32), (uint32_t)v.at[2]},
+        .block = {(uint32_t)(v.at[2] >> 32), (uint32_t)v.at[3], (uint32_t)(v.at[3] >> 32)},
+        .device = (uint32_t)v.at[4],
+        .stream = v.at[5],
+    };
     kdb_library_facts(t, KDB_LIB_HIP, real);
     kdb_device_facts(t);
-    uint32_t id = kdb_new_id();
-    full.kernel = function_kernel(t, function, shape->form);
-    if (!full.kernel || !kdb_put(t, KDBT_SHAPE, id, kdb_ticks(), &full, sizeof full, NULL, 0, NULL, 0)) {
-        slot->id = 0;
+    struct kdb_id id;
+    slot->id = 0;
+    full.kernel = function_kernel(t, function, full.form);
+    if (!full.kernel)
         return false;
+    /* Written already, by another thread or before it lost its slot: a record a launch would be many. */
+    uint64_t hash = kdb_hash(4, &full, sizeof full);
+    if (!kdb_map_get(&shapes, hash, &id) || id.generation != t->generation) {
+        id.id = kdb_new_id();
+        id.generation = t->generation;
+        if (!kdb_put(t, KDBT_SHAPE, id.id, kdb_ticks(), &full, sizeof full, NULL, 0, NULL, 0))
+            return false;
+        kdb_map_set(&shapes, hash, &id);
     }
     slot->function = function;
     slot->epoch = epoch;
-    slot->shape = *shape;
-    slot->id = id;
+    memcpy(slot->shape, v.at, sizeof slot->shape);
+    slot->id = id.id;
     return true;
 }
 
-static void launched(const void *real, const void *function, const struct kdbt_shape *shape) {
+static inline bool is(const struct kdb_shape_slot *slot, const void *function, uint32_t epoch,
+                      const struct words *w) {
+    const uint64_t *held = slot->shape, *now = w->at;
+    uint64_t differs = ((uintptr_t)slot->function ^ (uintptr_t)function) | (held[0] ^ now[0]) |
+                       (held[1] ^ now[1]) | (held[2] ^ now[2]) | (held[3] ^ now[3]) | (held[4] ^ now[4]) |
+                       (held[5] ^ now[5]);
+    return slot->id && slot->epoch == epoch && !differs;
+}
+
+/* The slot of a launch, or the one to use for it: up to four in a row, then the first is given up. */
+static inline struct kdb_shape_slot *slot_of(struct kdb_thread *t, const void *function, uint32_t epoch,
+                                             const struct words *w, bool *known) {
+    uint64_t h = ((uintptr_t)function + w->at[5]) * 0x9e3779b97f4a7c15u;
+    h ^= (w->at[1] + (w->at[2] << 21 | w->at[2] >> 43)) * 0xd6e8feb86659fd93u;
+    h ^= (w->at[0] + w->at[3] + (w->at[4] << 17)) * 0xa0761d6478bd642fu;
+    h ^= h >> 32;
+    struct kdb_shape_slot *unused = NULL;
+    for (unsigned i = 0; i < 4; i++) {
+        struct kdb_shape_slot *slot = &t->shapes[(h + i) & (KDB_SHAPES - 1)];
+        if ((*known = is(slot, function, epoch, w)))
+            return slot;
+        if (!unused && (!slot->id || slot->epoch != epoch))
+            unused = slot;
+    }
+    return unused ? unused : &t->shapes[h & (KDB_SHAPES - 1)];
+}
+
+static inline __attribute__((always_inline)) void launched(const void *real, const void *function,
+                                                           const struct words w) {
     uint64_t ticks = kdb_ticks();
     struct kdb_thread *t = kdb_enter();
     if (!t)
         return;
     uint32_t epoch = atomic_load_explicit(&kdb_function_epoch, memory_order_acquire);
-    uint64_t h = ((uintptr_t)function >> 4) * 0x9e3779b97f4a7c15u;
-    h ^= (shape->grid[0] + ((uint64_t)shape->grid[1] << 20) + shape->block[0]) * 0xd6e8feb86659fd93u;
-    struct kdb_shape_slot *slot = &t->shapes[h >> 40 & (KDB_SHAPES - 1)];
-    if (KDB_UNLIKELY(!slot->id || slot->function != function || slot->epoch != epoch ||
-                     memcmp(&slot->shape, shape, sizeof *shape) != 0) &&
-        !new_shape(t, slot, function, epoch, shape, real)) {
+    bool known;
+    struct kdb_shape_slot *slot = slot_of(t, function, epoch, &w, &known);
+    if (KDB_UNLIKELY(!known) && !new_shape(t, slot, function, epoch, &w, real)) {
         kdb_leave();
         return;
     }
@@ -220,10 +267,15 @@ static void launched(const void *real, const void *function, const struct kdbt_s
     kdb_leave();
 }
 
-#define SHAPE(form)                                                                                          \
-    &(const struct kdbt_shape) {                                                                             \
-        0, form, {gx, gy, gz}, {bx, by, bz}, (uint32_t)lds, (uint32_t)device, (uintptr_t)stream              \
+#define PAIR(high, low) ((uint64_t)(high) << 32 | (uint32_t)(low))
+#define WORDS(form, gx, gy, gz, bx, by, bz)                                                                  \
+    (struct words) {                                                                                         \
+        {                                                                                                    \
+            PAIR(form, lds), PAIR(gy, gx), PAIR(bx, gz), PAIR(bz, by), (uint32_t)device, (uintptr_t)stream   \
+        }                                                                                                    \
     }
+#define SHAPE(form) WORDS(form, gx, gy, gz, bx, by, bz)
+#define HOST_SHAPE WORDS(KDBT_LAUNCH_HOST, grid.x, grid.y, grid.z, block.x, block.y, block.z)
 
 int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                           unsigned bz, unsigned lds, void *stream, void **args, void **extra) {
@@ -262,12 +314,6 @@ int hipModuleLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, u
         launched((void *)real, function, SHAPE(KDBT_LAUNCH_COOPERATIVE));
     return result;
 }
-
-#define HOST_SHAPE                                                                                           \
-    &(const struct kdbt_shape) {                                                                             \
-        0, KDBT_LAUNCH_HOST, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, (uint32_t)lds,           \
-            (uint32_t)device, (uintptr_t)stream                                                              \
-    }
 
 int hipLaunchKernel(const void *function, struct kdb_dim3 grid, struct kdb_dim3 block, void **args,
                     size_t lds, void *stream) {

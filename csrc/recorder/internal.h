@@ -115,11 +115,11 @@ struct kdb_id { /* an id, and the trace (process) that it belongs to */
 };
 
 /* ---- writer.c ---- */
-enum { KDB_SHAPES = 512, KDB_SCRATCH = 65536 };
+enum { KDB_SHAPES = 512, KDB_SHAPE_WORDS = 6, KDB_SCRATCH = 65536 };
 struct kdb_shape_slot {
     const void *function;
     uint32_t epoch, id;
-    struct kdbt_shape shape; /* `kernel` is 0 here */
+    uint64_t shape[KDB_SHAPE_WORDS]; /* see struct words of hooks_hip.c */
 };
 struct kdb_thread {
     uint32_t generation, number, tid, sequence;

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from support.standins import C, Standins, python, same, standins, traces
 
-from kdbtool.shim._trace import ffi
+from kdbtool.shim._trace import ffi, lib
+from kdbtool.shim.trace_file import Reader
 
 __all__ = ["standins", "traces"]  # fixtures
 
@@ -135,3 +136,25 @@ def test_sanitized_program_fell_over_its_first_dlsym(
     env = {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
     ran = same(standins, traces, tmp_path / "host", "threads", 3, 400, env=env)
     assert (ran.code, ran.out, len(ran.trace.launches)) == (0, "1200\n", 1200)
+
+
+def test_shapes_of_one_slot_were_a_record_a_launch(standins: Standins, traces: Path) -> None:
+    """Many shapes in turn, by two threads: each is written once, and a launch is eight bytes."""
+    code = f"""
+import ctypes, threading
+hip = ctypes.CDLL({str(standins.folder / "libamdhip64.so.6")!r})
+def work():
+    for _ in range(20):
+        for shape in range(1500):
+            hip.hipModuleLaunchKernel(ctypes.c_void_p(64 + shape % 7), shape, *[1] * 5, 0, None, None, None)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for t in threads: t.start(); t.join()
+"""
+    trace = standins.run(traces, *python(code)).trace
+    assert (len(trace.launches), trace.notes) == (60_000, [])
+    grids = [x.grid[0] for x in trace.launches]
+    assert grids == list(range(1500)) * 40
+    reader = Reader(trace.path, trace.path.read_bytes())
+    reader.read()
+    records = [r for blocks in reader.threads.values() for _, block in blocks for r in block]
+    assert sum(r.type == lib.KDBT_SHAPE for r in records) == 1500
