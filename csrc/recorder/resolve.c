@@ -3,7 +3,8 @@
  * RTLD_NEXT alone is not enough: it is NULL when the library came in through Python's RTLD_LOCAL.
  * So a direct call goes to the function that the caller's own library depends on, then to the next
  * one in the global scope, then to one by soname. Where the first two differ, the global one wins
- * only if it is no HIP, MIOpen or SQLite library: another preload that wants to be asked too. A call
+ * if it is no HIP, MIOpen or SQLite library: another preload that wants to be asked too; or if it was
+ * there before the caller, since then ld.so bound the caller's other functions to it. A call
  * through a pointer from dlsym goes to what that dlsym found (hooks_dl.c).
  *
  * The first call out of a library may use the loader; later ones walk a short list. */
@@ -230,6 +231,36 @@ static bool provides(const void *address, enum kdb_library library) {
     return strncmp(base, provider[library], strlen(provider[library])) == 0;
 }
 
+struct pair {
+    uintptr_t first, second;
+    bool before;
+};
+
+static int first_of(struct dl_phdr_info *info, size_t size, void *data) {
+    struct pair *pair = data;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        uintptr_t from = info->dlpi_addr + p->p_vaddr;
+        if (p->p_type != PT_LOAD)
+            continue;
+        if (pair->second - from < p->p_memsz)
+            return 1;
+        if (pair->first - from < p->p_memsz) {
+            pair->before = true;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The library around `a` was loaded before that around `b`: the loader's list has that order. */
+static bool loaded_before(const void *a, const void *b) {
+    struct pair pair = {(uintptr_t)a, (uintptr_t)b, false};
+    dl_iterate_phdr(first_of, &pair);
+    return pair.before;
+}
+
 /* Nodes come from one anonymous page at a time and are never given back: a handful per library. */
 static struct kdb_caller *new_caller(void) {
     static _Atomic(struct kdb_caller *) page;
@@ -291,7 +322,7 @@ void *kdb_resolve(enum kdb_hook hook, const void *caller) {
         own = NULL;
     void *next = kdb_dlsym(RTLD_NEXT, name);
     void *real = own ? own : next;
-    if (own && next && own != next && !provides(next, library))
+    if (own && next && own != next && (!provides(next, library) || loaded_before(next, caller)))
         real = next;
     for (int i = 0; !real && i < 4 && sonames[library][i]; i++)
         real = in_dependencies_of(sonames[library][i], name);

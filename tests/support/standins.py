@@ -35,7 +35,7 @@ class Ran:
         return trace
 
 
-def _compile(target: Path, source: str, *options: str) -> None:
+def compile_standin(target: Path, source: str, *options: str) -> None:
     compiler = shlex.split(os.environ.get("CC", "gcc"))
     command = [*compiler, "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
     shared = ["-shared", "-fPIC"] if ".so" in target.name else []
@@ -52,27 +52,27 @@ class Standins:
         for place, tag in ((folder, 1), (folder / "other", 2)):
             place.mkdir(exist_ok=True)
             hip = place / "libamdhip64.so.6"
-            _compile(
+            compile_standin(
                 hip,
                 "hip.c",
                 f"-DTAG={tag}",
                 "-Wl,-soname,libamdhip64.so.6",
                 f"-Wl,--version-script={C}/hip.map",
             )
-            _compile(place / f"libuser{tag}.so", "user.c", f"-DTAG={tag}", str(hip))
+            compile_standin(place / f"libuser{tag}.so", "user.c", f"-DTAG={tag}", str(hip))
         sqlite, hip = folder / "libsqlite3.so.0", folder / "libamdhip64.so.6"
         miopen = folder / "libMIOpen.so.1"
-        _compile(sqlite, "sqlite.c", "-Wl,-soname,libsqlite3.so.0")
+        compile_standin(sqlite, "sqlite.c", "-Wl,-soname,libsqlite3.so.0")
         names = [
             "-Wl,-soname,libMIOpen.so.1",
             "-Wl,--build-id=0x0123456789abcdef",
             f"-Wl,--version-script={C}/miopen.map",
         ]
-        _compile(miopen, "miopen.c", *names, str(sqlite), str(hip))
+        compile_standin(miopen, "miopen.c", *names, str(sqlite), str(hip))
         for name in ("wrap", "dlsym", "pages"):
-            _compile(folder / f"lib{name}.so", f"{name}.c")
-        _compile(folder / "linked", "host.c", "-DLINKED", str(miopen), str(hip))
-        _compile(folder / "loader", "host.c")
+            compile_standin(folder / f"lib{name}.so", f"{name}.c")
+        compile_standin(folder / "linked", "host.c", "-DLINKED", str(miopen), str(hip))
+        compile_standin(folder / "loader", "host.c")
 
     def run(
         self,

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.standins import C, Standins, python, same, standins, traces
+from support.standins import C, Standins, compile_standin, python, same, standins, traces
 
 from kdbtool.shim._trace import ffi, lib
 from kdbtool.shim.trace_file import Reader
@@ -158,3 +158,20 @@ for t in threads: t.start(); t.join()
     reader.read()
     records = [r for blocks in reader.threads.values() for _, block in blocks for r in block]
     assert sum(r.type == lib.KDBT_SHAPE for r in records) == 1500
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_one_library_spoke_with_two_hips(
+    standins: Standins, traces: Path, tmp_path: Path, early: bool
+) -> None:
+    """A HIP that is global before a library with another one is loaded gets all of its calls."""
+    hip, user = tmp_path / "libamdhip64.so.7", tmp_path / "libuser7.so"
+    names = ["-Wl,-soname,libamdhip64.so.7", f"-Wl,--version-script={C}/hip.map"]
+    compile_standin(hip, "hip.c", "-DTAG=7", *names)
+    compile_standin(user, "user.c", "-DTAG=7", str(hip))
+    first = f"hip = ctypes.CDLL({str(standins.folder / 'libamdhip64.so.6')!r}, ctypes.RTLD_GLOBAL)"
+    second = f"user = ctypes.CDLL({str(user)!r})"
+    lines = ["import ctypes", *([first, second] if early else [second, first])]
+    ran = same(standins, traces, *python("; ".join([*lines, "print(user.g(2), hip.standin_launches())"])))
+    assert ran.out == ("1002 2\n" if early else "7002 0\n")
+    assert len(ran.trace.launches) == 2
