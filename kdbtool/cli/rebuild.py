@@ -212,7 +212,7 @@ def _store(option: Path | None, output: Path) -> tuple[Store, bool]:
         shared.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(shared, os.W_OK):
             return Store(shared), False
-    except (OSError, RuntimeError):  # RuntimeError: no home directory
+    except (OSError, KdbtoolError):  # no home directory, or none that can be written
         pass
     return Store(output.with_name(output.name + ".work")), True
 

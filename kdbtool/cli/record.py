@@ -28,6 +28,7 @@ from typing import Any
 from kdbtool.cli import options
 from kdbtool.errors import KdbtoolError, from_oserror
 from kdbtool.root import Root, choose_root, enter
+from kdbtool.root.paths import home
 from kdbtool.shim import libs
 from kdbtool.shim.launcher import Workspace, recorded_environment
 from kdbtool.targets import Target, split_target
@@ -99,7 +100,7 @@ def _record(
         target=target,
         private=space.private() if target is not None else None,
     )
-    binds = [libraries, folder, space.path, Path.home()]
+    binds = [libraries, folder, space.path, *filter(None, [home()])]
     database = os.environ.get("MIOPEN_SYSTEM_DB_PATH", "")
     if database:
         binds.append(Path(database))
@@ -178,8 +179,8 @@ def _summary(traces: list[Path], folder: Path) -> None:
         hits += sum(1 for lookup in trace.lookups if lookup.hit)
         compilers += trace.facts.role == "compiler"
     print(
-        f"kdbtool record: {len(traces)} traces in {folder}: {lookups} kernel lookups, {hits} hits, "
-        f"{compilers} compilers started",
+        f"kdbtool record: traces in {folder}: {len(traces)}; kernel lookups: {lookups}, hits: {hits}; "
+        f"compilers started: {compilers}",
         file=sys.stderr,
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, EXIT_USAGE, KdbtoolError, printable
 from kdbtool.root import enter, locate_miopen, manage, open_root, read_marker, recipe
 from kdbtool.root.make import Options, make
-from kdbtool.root.paths import RootPaths, default_root
+from kdbtool.root.paths import RootPaths, default_root, home
 
 HELP = "make, check, enter or remove a Debian root with the real MIOpen"
 
@@ -42,7 +42,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--rocblas",
         metavar="ARCH,...",
-        help="architectures whose rocBLAS code objects are kept (default: those of the recipe)",
+        help="architectures whose rocBLAS code objects are kept (default: those in docs/roots.md)",
     )
     sub.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
     sub = action("check", "say what is wrong with a root")
@@ -56,7 +56,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="changes to the root's own system stay (default: thrown away)",
     )
-    sub.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command")
+    sub.usage = "kdbtool root enter [options] [--] [CMD ...]"
+    sub.add_argument("argv", nargs=argparse.REMAINDER, metavar="CMD", help="the command and its arguments")
     action("path", "print the root's folder; exit 1 when it is not made")
     sub = action("remove", "delete the root; its lock and packages stay, so that it can be made again")
     sub.add_argument("--all", action="store_true", help="the lock and the packages too")
@@ -112,7 +113,7 @@ def _enter(args: argparse.Namespace, paths: RootPaths) -> int:
         argv or ["/bin/bash"],
         root=opened.path,
         env=opened.environment(),
-        binds=[Path.home(), *args.bind],
+        binds=[*filter(None, [home()]), *args.bind],
         protect=not args.keep_changes,
     )
 

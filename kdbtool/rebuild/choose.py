@@ -83,7 +83,7 @@ def _made_root() -> Path | None:
     """The default root, if it is made."""
     try:
         path = default_root()
-    except RuntimeError:  # no home directory, as on a build machine
+    except KdbtoolError:  # no home directory, as on a build machine
         return None
     return path if is_complete(path) else None
 

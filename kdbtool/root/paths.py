@@ -11,16 +11,30 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from kdbtool.errors import KdbtoolError
 from kdbtool.root.recipe import DEFAULT_VERSION
 
 MARKER = "etc/kdbtool-root.json"
 
 
+def home() -> Path | None:
+    """The user's home folder; None for a user without one, as on some build machines."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
 def cache_dir() -> Path:
     """`$XDG_CACHE_HOME/kdbtool`, or `~/.cache/kdbtool`; a relative XDG_CACHE_HOME is ignored, as its
-    specification wants."""
+    specification wants. KdbtoolError for a user without a home, as on some build machines."""
     xdg = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(xdg) if xdg.startswith("/") else Path.home() / ".cache") / "kdbtool"
+    own = home()
+    if xdg.startswith("/"):
+        return Path(xdg) / "kdbtool"
+    if own is None:
+        raise KdbtoolError("no cache folder", why="this user has no home", hint="set HOME or XDG_CACHE_HOME")
+    return own / ".cache" / "kdbtool"
 
 
 def default_root(version: str = DEFAULT_VERSION) -> Path:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import fake_debian
@@ -371,3 +372,22 @@ def test_marker_with_garbage_is_no_complete_root(tmp_path: Path) -> None:
         marker.write_text(text, "latin-1")
         assert not root_package.is_complete(tmp_path)
     assert make.STAGES[0] == "bootstrap"
+
+
+@pytest.mark.parametrize(
+    "command", [("root", "list"), ("root", "path"), ("record", "--simulate", "gfx1030", "--", "true")]
+)
+def test_a_user_without_a_home_is_one_line(
+    command: tuple[str, ...], run_cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("HOME", "XDG_CACHE_HOME", "KDBTOOL_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr("kdbtool.root.locate_miopen", lambda: None)
+    done = run_cli(*command)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert "this user has no home" in done.err
