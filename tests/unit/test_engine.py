@@ -2,81 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from support.rebuilding import ARCH, TARGET, calls, fake_clang, kernel_folder, key, manifest_file
+from support.rebuild_bench import GOOD, Bench, bench
+from support.rebuilding import ARCH, TARGET, calls, kernel_folder, key, manifest_file
 
-from kdbtool.cli import main
-from kdbtool.errors import KdbtoolError
-from kdbtool.manifest import ASKED_UNBUILT, Key
-from kdbtool.rebuild import engine
-from kdbtool.rebuild.choose import pick_root, pick_sources
+from kdbtool.manifest import ASKED_UNBUILT
 from kdbtool.rebuild.place import ENVIRONMENT, MAX_LOG
 
-
-class Done(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Bench:
-    """A folder with a fake compiler, sources, a cache, and a command line over them."""
-
-    def __init__(self, folder: Path, shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.capsys = folder, capsys
-        self.compiler = fake_clang(folder / "compiler", shared)
-        self.sources = kernel_folder(folder / "sources", "kernel.cl", "other.cl")
-        self.output = folder / "out.kdb"
-        self.failed = folder / "out.kdb.failed"
-
-    def arguments(self, keys: list[Key] | Path, *more: object) -> list[object]:
-        manifest = keys
-        if isinstance(keys, list):
-            manifest = manifest_file(self.folder / "m.kdbmanifest", keys, self.sources)
-        return [
-            *("rebuild", manifest, "-o", self.output, "--root", "none", "--compiler", self.compiler),
-            *("--sources", self.sources, "--cache", self.folder / "cache", "-j", 2, *more),
-        ]
-
-    def run(self, *arguments: object) -> Done:
-        self.capsys.readouterr()
-        code = main([str(a) for a in arguments], ("rebuild",))
-        return Done(code, *self.capsys.readouterr())
-
-    def rebuild(self, keys: list[Key] | Path, *more: object) -> Done:
-        return self.run(*self.arguments(keys, *more))
-
-    def rows(self) -> list[tuple[str, str]]:
-        database = sqlite3.connect(f"file:{self.output}?mode=ro", uri=True)
-        try:
-            return database.execute("SELECT kernel_name, kernel_args FROM kern_db ORDER BY id").fetchall()
-        finally:
-            database.close()
-
-
-@pytest.fixture
-def bench(
-    tmp_path: Path, shared: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Bench:
-    monkeypatch.setattr("kdbtool.cli.rebuild._target", lambda arch, language: TARGET)
-    return Bench(tmp_path, shared, capsys)
-
-
-GOOD = key(" -DFAKE=good -DA=1")
+__all__ = ["bench"]  # a fixture
 
 
 @pytest.mark.parametrize(
@@ -357,113 +298,3 @@ def test_a_compiler_that_prints_megabytes(bench: Bench) -> None:
 def test_what_one_kernel_leaves_does_not_reach_the_next(bench: Bench) -> None:
     keys = [key(f" -DFAKE={what} -DA={n}") for n in range(4) for what in ("litter", "tidy")]
     assert bench.rebuild(keys, "-j", 1).code == 0
-
-
-def test_a_full_disk_is_one_line_and_leaves_nothing(bench: Bench) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small tmpfs needs root")
-    small = bench.folder / "small"
-    small.mkdir()
-    bench.output = small / "out.kdb"
-    code = (
-        "import sys; from kdbtool.cli import main, rebuild; "
-        f"rebuild._target = lambda a, l: {TARGET!r}; sys.exit(main(sys.argv[1:], ('rebuild',)))"
-    )
-    keys = [key(f" -DFAKE=good -DA={n}") for n in range(60)]
-    script = 'mount -t tmpfs -o size=160k none "$1" || exit 99; shift; "$@"; code=$?; ls -A "$0"; exit $code'
-    for cache in (bench.folder / "cache", small / "cache"):
-        arguments = [str(a) for a in bench.arguments(keys, "-q", "--cache", cache)]
-        done = subprocess.run(
-            [
-                "unshare",
-                "--mount",
-                "sh",
-                "-c",
-                script,
-                str(small),
-                str(small),
-                sys.executable,
-                "-c",
-                code,
-                *arguments,
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode == 99:
-            pytest.skip(f"cannot mount here: {done.stderr}")
-        assert done.returncode == 1, done
-        assert (done.stderr.count("\n"), "no space left" in done.stderr) == (1, True), done.stderr
-        assert done.stdout.split() in ([], ["cache"])
-
-
-def test_two_runs_at_once_share_a_cache(bench: Bench) -> None:
-    keys = [key(f" -DFAKE=slow -DA={n}") for n in range(8)]
-    code = (
-        "import sys; from kdbtool.cli import main, rebuild; "
-        f"rebuild._target = lambda a, l: {TARGET!r}; sys.exit(main(sys.argv[1:], ('rebuild',)))"
-    )
-    outputs = [bench.folder / name for name in ("a.kdb", "b.kdb")]
-    running = []
-    for output in outputs:
-        bench.output = output
-        arguments = [str(a) for a in bench.arguments(keys, "-q")]
-        running.append(subprocess.Popen([sys.executable, "-c", code, *arguments]))
-    assert [process.wait() for process in running] == [0, 0]
-    assert outputs[0].read_bytes() == outputs[1].read_bytes()
-    assert not list((bench.folder / "cache" / "work").iterdir())
-
-
-def test_a_work_folder_that_another_run_took_for_stale_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[Path] = []
-    real = engine.fcntl.flock
-
-    def flock(handle: int, operation: int) -> None:
-        if not taken:
-            taken.append(Path(f"/proc/self/fd/{handle}").readlink())
-            taken[0].rmdir()
-        real(handle, operation)
-
-    monkeypatch.setattr(engine.fcntl, "flock", flock)
-    with engine.workspace(tmp_path) as work:
-        assert taken
-        assert work.is_dir()
-        assert work != taken[0]
-
-
-def test_logs_that_cannot_be_written_cost_no_row(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were written first: a full disk kept the good rows from being published."""
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("kdbtool.rebuild.logs._save", full)
-    done = bench.rebuild([GOOD, key(" -DFAKE=fail")])
-    assert done.code == 1
-    assert f"{bench.failed}: no space left" in done.err
-    assert len(bench.rows()) == 1
-
-
-def test_no_home_and_no_cache_are_no_traceback(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user without an entry in passwd, as in a container, has no home at all."""
-
-    def nowhere() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr("kdbtool.rebuild.choose.default_root", nowhere)
-    monkeypatch.setattr("kdbtool.rebuild.choose.locate_miopen", lambda: None)
-    assert pick_root(None, None) is None
-    with pytest.raises(KdbtoolError, match="no kernel sources"):
-        pick_sources(None, None, None, roots=True)
-
-
-def test_a_full_cache_is_not_the_compilers_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The probe of the compiler failed, and "does not say that it is a clang" was the answer."""
-    monkeypatch.setattr("kdbtool.rebuild.engine._FULL", 1 << 62)
-    done = bench.rebuild([GOOD])
-    assert done.code == 1
-    assert "no space left" in done.err
-    assert not bench.output.exists()
