@@ -115,7 +115,7 @@ def _record(
         )
     except OSError as error:
         raise _not_started(argv[0], root, error) from None
-    relay.process = process
+    relay.started(process)
     space.started(process.pid)
     return process.wait()
 
@@ -136,6 +136,7 @@ class _Relay:
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[Any] | None = None
+        self.early: list[int] = []  # came while the program was being started
         for number in (
             *(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP),
             *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH),
@@ -147,8 +148,16 @@ class _Relay:
         """To the program, unless the terminal has sent it there already."""
         if number in (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH) and _in_foreground():
             return
-        if self.process is not None and self.process.poll() is None:
+        if self.process is None:
+            self.early.append(number)
+        elif self.process.poll() is None:
             self.process.send_signal(number)
+
+    def started(self, process: subprocess.Popen[Any]) -> None:
+        """`process` runs; it gets what came before."""
+        self.process = process
+        while self.early:
+            self.process.send_signal(self.early.pop(0))
 
 
 def _in_foreground() -> bool:

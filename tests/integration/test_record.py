@@ -75,6 +75,16 @@ def test_signal_sent_to_record_reaches_the_program(tmp_path: Path) -> None:
     assert process.returncode == 5
 
 
+def test_signal_while_the_program_starts_is_not_lost() -> None:
+    script = (
+        "import os, signal, subprocess; from kdbtool.cli.record import _Relay; relay = _Relay()\n"
+        "os.kill(os.getpid(), signal.SIGTERM); process = subprocess.Popen(['sleep', '60'])\n"
+        "relay.started(process); print(process.wait())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "-15\n"
+
+
 def test_output_bytes_and_input_are_the_programs(tmp_path: Path) -> None:
     command = [
         sys.executable,
