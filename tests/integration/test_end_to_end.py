@@ -67,7 +67,10 @@ def cold(workdir: Path, record: Callable, kdbtool: Callable, opened_root: Root) 
 
 def _rebuild(kdbtool: Callable, root: Root, manifest: Path, output: Path, *more: object) -> Path:
     output.parent.mkdir(parents=True, exist_ok=True)
-    done = kdbtool("rebuild", manifest, "-o", output, "--root", root.path, "--miopen", root.miopen, *more)
+    # A cache of its own: the user's is neither filled nor takes the work off the compiler.
+    cache = () if "--cache" in more else ("--cache", output.parent.parent / "cache")
+    arguments = ("-o", output, "--root", root.path, "--miopen", root.miopen, *cache)
+    done = kdbtool("rebuild", manifest, *arguments, *more)
     assert done.code == 0, done.err
     return output
 

@@ -46,7 +46,8 @@ def test_rebuilt_kdb_gives_the_same_numbers(driver: str, kdbtool: Callable, tmp_
     assert done.code == 0, done.err
     manifest = tmp_path / "m.kdbmanifest"
     assert kdbtool("manifest", tmp_path / "cold", "--miopen", library, "-o", manifest).code == 0
-    done = kdbtool("rebuild", manifest, "-o", tmp_path / "system", "--miopen", library, "--root", "none")
+    outputs = ("-o", tmp_path / "system", "--cache", tmp_path / "objects")
+    done = kdbtool("rebuild", manifest, *outputs, "--miopen", library, "--root", "none")
     assert done.code == 0, done.err
     warm = {
         "HOME": str(tmp_path / "other"),

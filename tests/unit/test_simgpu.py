@@ -296,7 +296,8 @@ done([found, same, ask(b'hipNoSuch'), hip.hipGetProcAddress(None, byref(f), 604,
 def test_threads_and_fork(tmp_path: Path) -> None:
     """Allocation, launch and load from many threads while the process forks: no deadlock, sums right."""
     script = """
-import threading
+import threading, warnings
+warnings.simplefilter('ignore', DeprecationWarning)  # Python 3.12 warns of fork beside threads
 _, m = load(data); _, f = function(m, 'k')
 def work():
     for _ in range(200):
