@@ -84,7 +84,12 @@ def main() -> int:
     parser.add_argument("--network", default=NETWORK, help="a perf_models list (default: %(default)s)")
     parser.add_argument("--arch", default=ARCH, help="the simulated GPU (default: %(default)s)")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N convolutions")
-    parser.add_argument("--work", type=Path, default=Path("build/demo"), help="folder (default: %(default)s)")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("build/demo"),
+        help="folder; an earlier demo in it is removed (default: %(default)s)",
+    )
     args = parser.parse_args()
 
     root = choose_root(None, simulated=True)
@@ -98,6 +103,9 @@ def main() -> int:
     rows = convolutions(gzip.decompress(source.read_bytes()).decode())[: args.limit]
     library = root.miopen if root else locate_miopen()
     work = args.work.absolute()
+    if work.exists() and not (work / "commands").is_file() and any(work.iterdir()):
+        print(f"demo: {work}: holds something else than a demo; name another folder", file=sys.stderr)
+        return 2
     if work.exists():
         shutil.rmtree(work)
     work.mkdir(parents=True)
@@ -155,7 +163,7 @@ def main() -> int:
         return time.monotonic() - started
 
     cold = run("cold")
-    manifest, database = work / "resnet50.kdbm", work / "db" / f"{args.arch.partition(':')[0]}.kdb"
+    manifest, database = work / "resnet50.kdbmanifest", work / "db" / f"{args.arch.partition(':')[0]}.kdb"
     database.parent.mkdir()
     steps = kdbtool("manifest", work / "cold" / "traces", "--miopen", library, "-o", manifest)
     steps += kdbtool(
@@ -192,11 +200,16 @@ def table(runs: list[Run], steps: float, manifest: Path, database: Path) -> None
     console = Console()
     console.print(shown)
     console.print(
-        f"manifest {manifest.stat().st_size:,} bytes ({manifest})\n"
-        f"kdb {database.stat().st_size:,} bytes ({database}), manifest and rebuild {steps:.1f} s",
+        f"manifest {manifest.stat().st_size:,} bytes ({_short(manifest)})\n"
+        f"kdb {database.stat().st_size:,} bytes ({_short(database)}), manifest and rebuild {steps:.1f} s",
         soft_wrap=True,
         highlight=False,
     )
+
+
+def _short(path: Path) -> Path:
+    """`path` as one would type it here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 if __name__ == "__main__":
