@@ -86,8 +86,10 @@ def _print(document: Mapping[str, Any], *, verbose: bool) -> None:
     terminal = sys.stdout.isatty()
     out = Console(highlight=False, soft_wrap=not terminal, markup=False, emoji=False)
     out.print(f"{document['path']}: {document['text']}, {human(document['size'])}")
-    for label, text in _lines(document):
-        out.print(f"  {label + ':':<14}{text}")
+    lines = _lines(document)
+    width = max(len(label) for label, _ in lines) + 2
+    for label, text in lines:
+        out.print(f"  {label + ':':<{width}}{text}".rstrip())
     sources = document["sources"]
     shown = sources if verbose else sources[:SHOWN]
     head = ("rows", "objects", "stored", "language", "source")

@@ -148,9 +148,11 @@ def _plain(path: Path, head: bytes, size: int) -> Kind | None:
         what = f"a {human(int(promised[1]))} file" if promised else "a file"
         return Kind(path, FileKind.DVC_STUB, f"DVC stub for {what}, not a database", "dvc pull", size)
     if head.startswith(b"kdbtool-manifest format"):
-        return Kind(path, FileKind.MANIFEST, "a kdbtool manifest, not a database", size=size)
+        return Kind(
+            path, FileKind.MANIFEST, "a kdbtool manifest, not a database", "run: kdbtool rebuild", size
+        )
     if path.suffix == ".kdbtrace":
-        return Kind(path, FileKind.TRACE, "a kdbtool trace, not a database", size=size)
+        return Kind(path, FileKind.TRACE, "a kdbtool trace, not a database", "run: kdbtool manifest", size)
     if _FIND_LINE.match(head[:512]):
         return Kind(path, FileKind.FIND_DB, "find database, not a kernel database", size=size)
     if _PERF_LINE.match(head[:512]):
