@@ -134,7 +134,7 @@ def normal(text: str) -> str:
     text = re.sub(r"0x[0-9a-f]+", "0x", text)
     text = re.sub(r"\d+(\.\d+)?e-?\d+|\d+\.\d+", "N", text)
     text = re.sub(r"/\S*(interim|miopen|tmp)\S*", "T", text)
-    return re.sub(r"\d{5,}|PID \d+|^\d+:", "T", text, flags=re.M)
+    return re.sub(r"-?\d{5,}|PID \d+|^\d+:", "T", text, flags=re.M)
 
 
 @pytest.mark.parametrize(
