@@ -84,6 +84,6 @@ class build_shared(build_ext):
 
 
 setup(
-    cffi_modules=["shim/build_trace.py:ffi"],
+    cffi_modules=["kdbtool/shim/build_trace.py:ffi"],
     cmdclass={"build_ext": build_shared},
 )

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from cffi import FFI
 
-HEADER = Path(__file__).resolve().parent.parent / "csrc" / "trace_format.h"
+# shim/ in the tree, kdbtool/shim/ in a source distribution, where links are folders.
+ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "csrc").is_dir())
+HEADER = ROOT / "csrc" / "trace_format.h"
 
 
 def declarations(text: str) -> str:
