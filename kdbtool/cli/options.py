@@ -29,13 +29,16 @@ def force(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace an output that exists")
 
 
-def arch(parser: argparse.ArgumentParser) -> None:
+ARCH = "only this architecture (repeatable); native: the devices present; default: all in the input"
+
+
+def arch(parser: argparse.ArgumentParser, what: str = ARCH) -> None:
     """`--arch`, repeatable; absent means every arch in the input."""
     parser.add_argument(
         "--arch",
         action="append",
         metavar="A[:CU]|native|all",
-        help="only this architecture (repeatable); native: the devices present; default: all in the input",
+        help=what,
     )
 
 

@@ -234,7 +234,7 @@ def _archs_of_nothing(args: argparse.Namespace, plan: Plan) -> list[str]:
 def _nothing(args: argparse.Namespace, plan: Plan) -> int:
     counts = Counter(skip.reason for skip in plan.skips)
     counts += Counter({Reason.FILTER: plan.filtered, Reason.ASKED_UNBUILT: plan.unbuilt})
-    why = ", ".join(f"{count} rows {reason.code}" for reason, count in counts.items())
+    why = ", ".join(f"{count} rows {reason.code} ({reason.text})" for reason, count in counts.items())
     raise KdbtoolError(
         "no row to build",
         where=args.manifest,
@@ -281,7 +281,7 @@ def _report(
     if plan.unbuilt:
         print(f"{plan.unbuilt} rows left out: {Reason.ASKED_UNBUILT.code}: {Reason.ASKED_UNBUILT.text}")
     if plan.filtered:
-        print(f"{plan.filtered} rows left out: {Reason.FILTER.code}")
+        print(f"{plan.filtered} rows left out: {Reason.FILTER.code}: {Reason.FILTER.text}")
 
 
 def _as_json(

@@ -35,7 +35,11 @@ SHOWN, SHOWN_NOTES = 10, 2  # rows per finding without -v
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a .kdb or .ukdb")
-    options.arch(parser)
+    options.arch(
+        parser,
+        "an architecture that the database is for (repeatable); native: the devices present; "
+        "default and all: that of its name, else any",
+    )
     options.json_output(parser)
     options.verbosity(parser)
 

@@ -34,8 +34,8 @@ class Consequence(enum.Enum):
     HARMLESS = "harmless"
 
 
-_REBUILD = "kdbtool manifest {file} -o new.manifest, then kdbtool rebuild new.manifest"
-_DROP = "kdbtool manifest {file} --drop dead --miopen VERSION -o new.manifest, then kdbtool rebuild it"
+_REBUILD = "kdbtool manifest {file} -o new.kdbmanifest, then kdbtool rebuild new.kdbmanifest"
+_DROP = "kdbtool manifest {file} --drop dead --miopen VERSION -o new.kdbmanifest, then kdbtool rebuild it"
 _DELETE = "sqlite3 {file} 'PRAGMA journal_mode=delete'"
 _RENAME = "rename it to ARCH.kdb"
 _NONE = "nothing to do"
