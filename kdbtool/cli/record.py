@@ -123,7 +123,8 @@ def _record(
 def _not_started(program: str, root: Root | None, error: OSError) -> KdbtoolError:
     where = f"{program} (in the root {root.path})" if root else program
     if isinstance(error, FileNotFoundError):
-        return KdbtoolError("no such program", where=where)
+        hint = None if root else "a root's programs need --simulate or --root DIR"
+        return KdbtoolError("no such program", where=where, hint=hint)
     return KdbtoolError("cannot be executed", where=where, why=(error.strerror or str(error)).lower())
 
 
