@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         allow_changed=args.allow_changed,
         allow_unknown=args.allow_unknown,
     )
-    archs = sorted({job.arch for job in plan.jobs}) or _archs_of_nothing(args, plan)
+    archs = sorted({job.arch for job in plan.jobs}) or _archs_of_nothing(args, manifest, plan)
     if not archs:
         return _nothing(args, plan)
     paths = publish.outputs({arch: arch for arch in archs}, args.output, force=args.force)
@@ -223,12 +223,12 @@ def _failed_folder(paths: dict[str, Path]) -> Path:
     return base.with_name(base.name + ".failed")
 
 
-def _archs_of_nothing(args: argparse.Namespace, plan: Plan) -> list[str]:
-    """A manifest without any row is an empty database, of the arch that --arch or the output names."""
-    if plan.skips or plan.filtered or plan.unbuilt:
+def _archs_of_nothing(args: argparse.Namespace, manifest: Manifest, plan: Plan) -> list[str]:
+    """No row to build is an empty database, of the arch that --arch, unbuilt rows or the output name."""
+    if plan.skips or plan.filtered:
         return []
     named = parse_name(args.output) if args.output is not None else None
-    return sorted(wanted_archs(args.arch) or ([named.arch] if named else []))
+    return sorted(wanted_archs(args.arch) or manifest.archs or ([named.arch] if named else []))
 
 
 def _nothing(args: argparse.Namespace, plan: Plan) -> int:

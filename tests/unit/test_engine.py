@@ -298,3 +298,10 @@ def test_a_compiler_that_prints_megabytes(bench: Bench) -> None:
 def test_what_one_kernel_leaves_does_not_reach_the_next(bench: Bench) -> None:
     keys = [key(f" -DFAKE={what} -DA={n}") for n in range(4) for what in ("litter", "tidy")]
     assert bench.rebuild(keys, "-j", 1).code == 0
+
+
+def test_a_manifest_of_unbuilt_rows_alone_is_an_empty_database(bench: Bench) -> None:
+    done = bench.rebuild([key(" -DA=1", "winograd.s", state=ASKED_UNBUILT)])
+    assert done.code == 0, done.err
+    assert bench.rows() == []
+    assert "1 rows left out: asked-unbuilt" in done.out
