@@ -91,7 +91,7 @@ struct kdbt_record {
     uint16_t type; /* enum kdbt_type; a reader skips what it does not know */
     uint16_t reserved;
     uint32_t bytes; /* 0: launches still being added, up to `committed` of the block */
-    uint32_t check; /* crc32 of the record with 0 here; 0 while `bytes` is 0 */
+    uint32_t check; /* crc32 of the record with 0 here; of a run of launches stored before `bytes` */
     uint32_t id;    /* of a dictionary record or a statement: unique in the file, from 1; else 0 */
     uint64_t ticks;
 };

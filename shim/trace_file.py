@@ -90,14 +90,16 @@ class Reader:
                 self._block(at, block)
                 at += whole
                 continue
-            if any(self.take(at, _BLOCK)):
+            # Without magic and content it was being begun when the process ended: magic is stored last.
+            if (block.magic or block.committed or block.closed) and any(self.take(at, _BLOCK)):
                 self.damaged += 1
             at = self._next_block(at, align)
 
     def _next_block(self, at: int, align: int) -> int:
-        while (at := self.data.find(_BLOCK_MAGIC, at + 1)) >= 0:
-            if at % align == 0:
-                return at
+        # Not mmap.find, which reads beyond the end until Python 3.11.5 (gh-105235), and so crashes.
+        for place in range(at - at % align + align, self.size, align):
+            if self.take(place, len(_BLOCK_MAGIC)) == _BLOCK_MAGIC:
+                return place
         return self.size
 
     def _block(self, at: int, block: Any) -> None:
@@ -120,9 +122,11 @@ class Reader:
             if whole == 0 and kind == lib.KDBT_LAUNCHES:  # still being written: the rest of the block
                 # It has no checksum. In a closed block it was never written; after a damaged length
                 # it may be the inside of another record.
-                if closed or self.damaged > damaged or record.check or record.id or record.reserved:
-                    break
                 whole = left - (left - _RECORD) % _LAUNCH
+                if closed or self.damaged > damaged or record.id or record.reserved:
+                    break
+                if record.check and record.check != self._check_as_closed(start + at, whole):
+                    break
                 committed -= left - whole
             elif not _RECORD <= whole <= left:
                 break
@@ -143,6 +147,13 @@ class Reader:
         elif at < committed:
             self.damaged += 1
         return records
+
+    def _check_as_closed(self, at: int, whole: int) -> int:
+        """The check of a run of launches whose writer stores its check, then its length: a kill may
+        fall between the two."""
+        data = ffi.from_buffer(bytearray(self.take(at, whole)))
+        ffi.cast("struct kdbt_record *", data).bytes = whole
+        return int(lib.kdbt_record_check(data, whole))
 
 
 _SHORTEST = {

@@ -118,13 +118,17 @@ static bool next_block(struct kdb_thread *t, size_t bytes) {
     leave_block(t);
     reaches(offset + size);
     struct kdbt_block *block = (void *)((char *)map + before);
-    block->magic = KDBT_BLOCK_MAGIC;
-    block->bytes = (uint32_t)size;
-    block->thread = t->number;
-    block->tid = t->tid;
-    block->sequence = t->sequence++;
-    block->ticks = kdb_ticks();
-    __atomic_store_n(&block->check, kdbt_block_check(block), __ATOMIC_RELEASE);
+    struct kdbt_block head = {.magic = KDBT_BLOCK_MAGIC,
+                              .bytes = (uint32_t)size,
+                              .thread = t->number,
+                              .tid = t->tid,
+                              .sequence = t->sequence++,
+                              .ticks = kdb_ticks()};
+    head.check = kdbt_block_check(&head);
+    head.magic = 0;
+    *block = head;
+    /* last: a block that was being begun when the process ended has none, and is no damage */
+    __atomic_store_n(&block->magic, KDBT_BLOCK_MAGIC, __ATOMIC_RELEASE);
     t->block = block;
     t->at = payload(block);
     t->end = (unsigned char *)block + size;

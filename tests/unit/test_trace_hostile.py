@@ -54,6 +54,30 @@ def shapes() -> bytes:
     return make.kernel(5, b"k") + make.shape(6, 5)
 
 
+def test_killed_between_the_check_and_the_length_of_a_run(path: Path) -> None:
+    """It was taken for damage, and its launches were lost."""
+    open_run = bytearray(make.launches((6, 0), (6, 1), open_run=True))
+    closed = make.launches((6, 0), (6, 1))
+    open_run[8:12] = closed[8:12]
+    trace = read(path, make.header(), make.block(shapes(), bytes(open_run)))
+    assert (len(trace.launches), trace.notes) == (2, [])
+    open_run[8] ^= 1
+    trace = read(path, make.header(), make.block(shapes(), bytes(open_run)))
+    assert (len(trace.launches), trace.notes) == (0, ["1 damaged record"])
+
+
+def test_killed_while_a_block_was_begun(path: Path) -> None:
+    """Its magic is stored last. A block with content that has lost its magic is damage all the same."""
+    begun = bytearray(make.block())
+    begun[:4] = bytes(4)
+    good = make.block(shapes(), make.launches((6, 0)), thread=2)
+    trace = read(path, make.header(), bytes(begun), good)
+    assert (len(trace.launches), trace.notes) == (1, [])
+    lost = bytearray(make.block(shapes()))
+    lost[:4] = bytes(4)
+    assert read(path, make.header(), bytes(lost), good).notes == ["1 damaged record"]
+
+
 def test_open_run_in_a_closed_block(path: Path) -> None:
     """Only the last record of a block that is still written to has no checksum."""
     closed = bytearray(make.block(shapes(), make.launches((6, 0), (6, 1), open_run=True)))
