@@ -36,19 +36,27 @@ def wanted_archs(values: Iterable[str] | None) -> set[str] | None:
 def _native() -> set[str]:
     hint = "name the architecture instead, such as --arch gfx1030"
     try:
-        from hip import hip
-    except Exception as error:  # hip-python loads the HIP runtime on import, which fails in its own ways
-        raise KdbtoolError(
-            "cannot ask for the devices present", where="--arch native", why=str(error)[:100], hint=hint
-        ) from None
+        found = {arch for name in _devices() if is_arch(arch := name.partition(":")[0])}
+    except ModuleNotFoundError:
+        why, hint = "hip-python is not installed", f"pip install 'kdbtool[gpu]', or {hint}"
+    except Exception as error:  # hip-python opens the runtime at the first call, and fails in its own ways
+        why = str(error)[:100]
+    else:
+        if found:
+            return found
+        raise KdbtoolError("no AMD GPU is present", where="--arch native", hint=hint)
+    raise KdbtoolError("cannot ask for the devices present", where="--arch native", why=why, hint=hint)
+
+
+def _devices() -> list[str]:
+    """gcnArchName of every device (`gfx90a:sramecc+:xnack-`); whatever hip-python raises."""
+    from hip import hip
+
     status, count = hip.hipGetDeviceCount()
-    found = set()
+    names = []
     for device in range(count if int(status) == 0 else 0):
         properties = hip.hipDeviceProp_t()
         (status,) = hip.hipGetDeviceProperties(properties, device)
-        arch = bytes(properties.gcnArchName).partition(b"\0")[0].decode("ascii", "replace").partition(":")[0]
-        if int(status) == 0 and is_arch(arch):
-            found.add(arch)
-    if not found:
-        raise KdbtoolError("no AMD GPU is present", where="--arch native", hint=hint)
-    return found
+        if int(status) == 0:
+            names.append(bytes(properties.gcnArchName).partition(b"\0")[0].decode("ascii", "replace"))
+    return names
