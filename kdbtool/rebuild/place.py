@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from kdbtool.errors import EXIT_PROBLEMS, KdbtoolError
+from kdbtool.root import namespace
 
 # Nothing of the caller's: CPATH, CCC_OVERRIDE_OPTIONS, HOME or a locale could change an object.
 # __DATE__ and __TIME__, should a source use them, are the epoch.
@@ -35,8 +36,6 @@ ENVIRONMENT = {
 MAX_FILE = 128 << 20  # bytes that a compiler may write into one file; the largest object seen has 0.4 MB
 MAX_LOG = 64 << 10  # bytes of a compiler's output that are kept
 
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _PR_SET_PDEATHSIG = 1
 _INSIDE = "/mnt"  # where a root sees the work folder; every Debian root has it
 
@@ -149,36 +148,21 @@ class Root(Place):
     def enter(self, work: Path) -> None:
         """A mount namespace of this process alone; nothing of it is left when the process ends."""
         super().enter(work)
-        user, group = os.getuid(), os.getgid()
-        if user != 0:
-            self._call("unshare", _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
-            Path("/proc/self/setgroups").write_text("deny")
-            Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-            Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-        else:
-            self._call("unshare", _libc.unshare(_CLONE_NEWNS))
-        self._mount(None, "/", _MS_REC | _MS_PRIVATE)
-        for source, target in (("/proc", "/proc"), ("/dev", "/dev"), (str(self.work), _INSIDE)):
-            self._mount(source, f"{self.root}{target}", _MS_BIND | _MS_REC)
-
-    def _inside(self) -> str:
-        return _INSIDE
-
-    def _mount(self, source: str | None, target: str, flags: int) -> None:
-        code = _libc.mount(
-            source.encode() if source else None, target.encode(), None, ctypes.c_ulong(flags), None
-        )
-        self._call(f"mount {target}", code)
-
-    def _call(self, what: str, code: int) -> None:
-        if code != 0:
+        try:
+            namespace.own(as_root=True)
+            for source, target in (("/proc", "/proc"), ("/dev", "/dev"), (str(self.work), _INSIDE)):
+                namespace.bind(source, f"{self.root}{target}")
+        except OSError as error:
             raise KdbtoolError(
                 "cannot enter the root",
                 where=self.root,
-                why=f"{what}: {os.strerror(ctypes.get_errno())}",
+                why=error.strerror,
                 hint="kdbtool root check says what is missing; --root none uses this machine's compiler",
                 exit_code=EXIT_PROBLEMS,
-            )
+            ) from None
+
+    def _inside(self) -> str:
+        return _INSIDE
 
     def outside(self, path: str) -> Path:
         """Links are followed as inside the root: an absolute one begins at the root."""

@@ -11,7 +11,6 @@ has no such overlay the root is used as it is, and the folders are made in it.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import signal
@@ -21,32 +20,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kdbtool.errors import KdbtoolError
-
-# Linux: sched.h and sys/mount.h.
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
+from kdbtool.root import namespace
 
 # Top folders that belong to the root's own system: the host's are not laid over them.
 _SYSTEM = {"usr", "etc", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "boot", "var"}
 _ALWAYS = {"dev", "proc", "sys", "run"}
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _check(result: int, what: str) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-
-
-def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-    encoded = [None if t is None else os.fsencode(t) for t in (source, target, kind)]
-    _check(
-        _libc.mount(*encoded, ctypes.c_ulong(flags), None if data is None else os.fsencode(data)),
-        f"mount {target}",
-    )
 
 
 def popen(
@@ -139,26 +119,14 @@ def _bindable(paths: Iterable[Path], root: Path) -> list[Path]:
 
 def _enter(root: Path, places: list[Path], cwd: Path, protect: bool) -> None:
     """In the child: from here on nothing of the caller's namespace changes."""
-    uid, gid = os.geteuid(), os.getegid()
-    if uid == 0:
-        _check(_libc.unshare(_CLONE_NEWNS), "unshare")
-    else:
-        _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
-        # The user stays who they are; the capabilities to mount end with exec.
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{uid} {uid} 1"),
-            ("gid_map", f"{gid} {gid} 1"),
-        ):
-            with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - between fork and exec
-                file.write(text)
-    _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+    uid = os.geteuid()
+    namespace.own(as_root=False)
     # Sources are held open now: after chroot their paths mean something else.
     held = [(str(p), os.open(p, os.O_PATH | os.O_CLOEXEC), p.is_dir()) for p in places]
     os.chdir(root)
     tree = _overlay(uid) if protect else "."
     for name in ("dev", "proc", "sys"):
-        _mount(f"/{name}", f"{tree}/{name}", None, _MS_BIND | _MS_REC)
+        namespace.bind(f"/{name}", f"{tree}/{name}")
     os.chroot(tree)
     os.chdir("/")
     for path, source, is_dir in held:
@@ -167,7 +135,7 @@ def _enter(root: Path, places: list[Path], cwd: Path, protect: bool) -> None:
         else:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-        _mount(f"/proc/self/fd/{source}", path, None, _MS_BIND | _MS_REC)
+        namespace.bind(f"/proc/self/fd/{source}", path)
         os.close(source)
     os.chdir(cwd)
 
@@ -175,12 +143,12 @@ def _enter(root: Path, places: list[Path], cwd: Path, protect: bool) -> None:
 def _overlay(uid: int) -> str:
     """An overlay of the current folder (the root) on a tmpfs over its own /mnt; "." where there is none."""
     try:
-        _mount("tmpfs", "mnt", "tmpfs", 0, "mode=0755")
+        namespace.mount("tmpfs", "mnt", "mode=0755")
         for name in ("upper", "work", "tree"):
             Path(f"mnt/{name}").mkdir()
         # Relative names: the root's path may hold a comma or a colon.
         options = "lowerdir=.,upperdir=mnt/upper,workdir=mnt/work"
-        _mount("overlay", "mnt/tree", "overlay", 0, options + (",userxattr" if uid else ""))
+        namespace.mount("overlay", "mnt/tree", options + (",userxattr" if uid else ""))
     except OSError:
         return "."
     return "mnt/tree"
