@@ -29,7 +29,6 @@ from kdbtool.miopen.sources import SourceSet, from_directory, from_library
 from kdbtool.miopen.versions import MiopenBuild
 from kdbtool.reasons import Reason
 
-NAME = "manifest"
 HELP = "write kernel keys as sorted text: from traces, kernel databases, manifests"
 
 

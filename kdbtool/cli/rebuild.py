@@ -43,7 +43,6 @@ from kdbtool.rebuild.recipe import for_release
 from kdbtool.rebuild.store import Store
 from kdbtool.root.paths import cache_dir
 
-NAME = "rebuild"
 HELP = "compile a manifest's kernels into kernel databases"
 
 
