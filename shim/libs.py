@@ -19,9 +19,10 @@ def recorder() -> Path:
     return _built(lib_dir() / "libkdbshim.so", "the recorder")
 
 
-def simgpu_dir(major: int = 6, *, lib_dir: Path | None = None) -> Path:
-    """Folder of the simulated device for one HIP ABI; KdbtoolError when it is not built."""
-    folder = (lib_dir or Path(__file__).resolve().parent / "lib") / "simgpu" / str(major)
+def simgpu_dir(major: int = 6, *, within: Path | None = None) -> Path:
+    """Folder of the simulated device for one HIP ABI; KdbtoolError when it is not built. `within`: what
+    `lib_dir` is by another name."""
+    folder = (within or lib_dir()) / "simgpu" / str(major)
     _built(folder / f"libamdhip64.so.{major}", "the simulated device")
     return folder
 

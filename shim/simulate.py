@@ -39,7 +39,7 @@ def simulated_environment(target: Target, lib_dir: Path, *, log: Path | None = N
     """What to add to a process's environment. `lib_dir`: the folder of the built libraries, as the
     process will see it. `LD_LIBRARY_PATH` is to be put before the process's own. `log`: a file to
     which the device appends module loads and counts."""
-    folder = libs.simgpu_dir(lib_dir=lib_dir)
+    folder = libs.simgpu_dir(within=lib_dir)
     env = {"LD_LIBRARY_PATH": str(folder), "KDBTOOL_SIMGPU": device_spec(target)}
     if log is not None:
         env["KDBTOOL_SIMGPU_LOG"] = str(log)
