@@ -269,20 +269,14 @@ def test_death_by_signal_inside_the_root(record: Kdbtool, traces: Path) -> None:
     assert record(traces, "sh", "-c", "kill -9 $$").code == -9
 
 
+def simulated(root: Root, traces: Path) -> list[str]:
+    """`kdbtool record` of the small convolution, for a process that a test starts itself."""
+    options = ("--simulate", "gfx1030:36", "--root", str(root.path), "-o", str(traces))
+    return [sys.executable, "-m", "kdbtool", "record", *options, "--", *DRIVER]
+
+
 def test_two_runs_at_once_keep_apart(opened_root: Root, tmp_path: Path) -> None:
-    command = [
-        *(
-            sys.executable,
-            "-m",
-            "kdbtool",
-            "record",
-            "--simulate",
-            "gfx1030:36",
-            "--root",
-            str(opened_root.path),
-        ),
-        *("-o", str(tmp_path / "t"), "--", *DRIVER),
-    ]
+    command = simulated(opened_root, tmp_path / "t")
     running = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]
     for process in running:
         _, err = process.communicate(timeout=300)
@@ -297,19 +291,7 @@ def test_two_runs_at_once_keep_apart(opened_root: Root, tmp_path: Path) -> None:
 
 
 def test_traces_are_whole_when_record_itself_is_killed(opened_root: Root, tmp_path: Path) -> None:
-    command = [
-        *(
-            sys.executable,
-            "-m",
-            "kdbtool",
-            "record",
-            "--simulate",
-            "gfx1030:36",
-            "--root",
-            str(opened_root.path),
-        ),
-        *("-o", str(tmp_path / "t"), "--", *DRIVER),
-    ]
+    command = simulated(opened_root, tmp_path / "t")
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("t/*.kdbtrace")) and time.monotonic() < deadline:

@@ -9,11 +9,11 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import standins
 
 from kdbtool.root import Root, enter
 from kdbtool.shim import launcher, libs
@@ -28,12 +28,8 @@ ANSWER = re.compile(r'\[LoadBinary\] (Successfully loaded|Unable to load) binary
 KEY = re.compile(r"\[FindRecord(?:Unsafe)?\] Looking for key (\d\S+-[A-Z0-9]+-[FBW]\S*) in ")
 
 
-@dataclass
-class Ran:
-    code: int
-    out: str
-    err: str
-    traces: list[Trace]
+class Ran(standins.Ran):
+    """One whose program is MIOpen's, with compilers of its own."""
 
     @property
     def host(self) -> Trace:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from kdbtool.shim._trace import ffi, lib
+from kdbtool.shim.trace import Trace, read_trace
 
 ALIGN = int(lib.KDBT_BLOCK_ALIGN)
 
@@ -105,3 +107,9 @@ def kernel(id: int, name: bytes, module: int = 0) -> bytes:
 def shape(id: int, kernel: int, **fields: Any) -> bytes:
     fields = {"form": lib.KDBT_LAUNCH_MODULE, "grid": [1, 1, 1], "block": [64, 1, 1]} | fields
     return record(lib.KDBT_SHAPE, struct("shape", kernel=kernel, **fields), id=id)
+
+
+def read(path: Path, *parts: bytes) -> Trace:
+    """What the reader makes of a file of these parts."""
+    path.write_bytes(b"".join(parts))
+    return read_trace(path)

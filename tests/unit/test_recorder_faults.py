@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.standins import C, Standins, compile_standin, python, same, standins, traces
+from support.standins import NO_DESCRIPTORS, C, Standins, compile_standin, python, same, standins, traces
 
 from kdbtool.shim._trace import ffi, lib
 from kdbtool.shim.trace_file import Reader
@@ -40,11 +40,7 @@ def test_events_before_the_file_were_not_counted(standins: Standins, traces: Pat
     code = f"""
 import ctypes, os, resource
 user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
-resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
-held = []
-try:
-    while True: held.append(os.dup(0))
-except OSError: pass
+{NO_DESCRIPTORS}
 user.g(10)
 for fd in held: os.close(fd)
 user.g(10)

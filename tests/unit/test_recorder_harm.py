@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.standins import Standins, python, same, standins, traces
+from support.standins import NO_DESCRIPTORS, Standins, python, same, standins, traces
 
 from kdbtool.shim import libs
 from kdbtool.shim.trace import find_traces, read_trace
@@ -182,11 +182,7 @@ def test_descriptors_run_out(standins: Standins, traces: Path) -> None:
     code = f"""
 import ctypes, os, resource
 user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
-resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
-held = []
-try:
-    while True: held.append(os.dup(0))
-except OSError: pass
+{NO_DESCRIPTORS}
 print(user.g(10))
 for fd in held: os.close(fd)
 print(user.g(10))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from support import traces as make
+from support.traces import read
 
 from kdbtool.errors import KdbtoolError
 from kdbtool.shim._trace import lib
-from kdbtool.shim.trace import Trace, find_traces, read_trace
+from kdbtool.shim.trace import find_traces
 
 KEY = make.key(1, b"a.cl.o", b" -DX=1") + make.database(2, b"/user.ukdb")
 
@@ -17,11 +18,6 @@ KEY = make.key(1, b"a.cl.o", b" -DX=1") + make.database(2, b"/user.ukdb")
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "t.kdbtrace"
-
-
-def read(path: Path, *parts: bytes) -> Trace:
-    path.write_bytes(b"".join(parts))
-    return read_trace(path)
 
 
 @pytest.mark.parametrize("number", [1 << 31, (1 << 32) - 1, 5000])

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import traces as make
+from support.traces import read
 
 from kdbtool.errors import KdbtoolError
 from kdbtool.shim._trace import ffi, lib
-from kdbtool.shim.trace import Trace, find_traces, read_trace
+from kdbtool.shim.trace import find_traces, read_trace
 
 USER, SYSTEM = make.database(1, b"/user.ukdb"), make.database(2, b"/system.kdb")
 K = make.key(3, b"k.cl.o", b" -DA=1  -mcpu=gfx1030")
@@ -24,11 +25,6 @@ K = make.key(3, b"k.cl.o", b" -DA=1  -mcpu=gfx1030")
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "x.kdbtrace"
-
-
-def read(path: Path, *parts: bytes) -> Trace:
-    path.write_bytes(b"".join(parts))
-    return read_trace(path)
 
 
 def whole() -> bytes:
