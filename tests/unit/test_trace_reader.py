@@ -294,7 +294,7 @@ def test_find_traces(tmp_path: Path) -> None:
 
 def test_crc_is_zlibs() -> None:
     random.seed(1)
-    for n in (*range(40), 1000, 4097):
+    for n in (*range(400), 1000, 4097):  # from 128 on another way, where the processor has it
         data = random.randbytes(n)
         assert lib.kdbt_crc32(0, data, n) == zlib.crc32(data)
         assert lib.kdbt_crc32(lib.kdbt_crc32(0, data, n // 3), data[n // 3 :], n - n // 3) == zlib.crc32(data)
