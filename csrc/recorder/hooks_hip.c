@@ -223,8 +223,8 @@ static inline bool is(const struct kdb_shape_slot *slot, const void *function, u
 }
 
 /* The slot of a launch, or the one to use for it: up to four in a row, then the first is given up. */
-static inline struct kdb_shape_slot *slot_of(struct kdb_thread *t, const void *function, uint32_t epoch,
-                                             const struct words *w, bool *known) {
+static struct kdb_shape_slot *slot_of(struct kdb_thread *t, const void *function, uint32_t epoch,
+                                      const struct words *w, bool *known) {
     uint64_t h = ((uintptr_t)function + w->at[5]) * 0x9e3779b97f4a7c15u;
     h ^= (w->at[1] + (w->at[2] << 21 | w->at[2] >> 43)) * 0xd6e8feb86659fd93u;
     h ^= (w->at[0] + w->at[3] + (w->at[4] << 17)) * 0xa0761d6478bd642fu;
@@ -240,6 +240,19 @@ static inline struct kdb_shape_slot *slot_of(struct kdb_thread *t, const void *f
     return unused ? unused : &t->shapes[h & (KDB_SHAPES - 1)];
 }
 
+/* A launch that did not come after the same one as the last time. */
+static __attribute__((noinline)) struct kdb_shape_slot *find_shape(struct kdb_thread *t, const void *function,
+                                                                   uint32_t epoch, const struct words *w,
+                                                                   const void *real) {
+    bool known;
+    struct kdb_shape_slot *slot = slot_of(t, function, epoch, w, &known);
+    if (!known && !new_shape(t, slot, function, epoch, w, real))
+        return NULL;
+    if (t->shape)
+        t->shape->next = slot;
+    return slot;
+}
+
 static inline __attribute__((always_inline)) void launched(const void *real, const void *function,
                                                            const struct words w) {
     uint64_t ticks = kdb_ticks();
@@ -247,12 +260,17 @@ static inline __attribute__((always_inline)) void launched(const void *real, con
     if (!t)
         return;
     uint32_t epoch = atomic_load_explicit(&kdb_function_epoch, memory_order_acquire);
-    bool known;
-    struct kdb_shape_slot *slot = slot_of(t, function, epoch, &w, &known);
-    if (KDB_UNLIKELY(!known) && !new_shape(t, slot, function, epoch, &w, real)) {
-        kdb_leave();
-        return;
+    /* A network makes the same launches in the same order again and again: no look-up then. */
+    struct kdb_shape_slot *slot = t->shape ? t->shape->next : NULL;
+    if (KDB_UNLIKELY(!slot || !is(slot, function, epoch, &w))) {
+        struct words copy = w;
+        slot = find_shape(t, function, epoch, &copy, real);
+        if (!slot) {
+            kdb_leave();
+            return;
+        }
     }
+    t->shape = slot;
     uint64_t delta = (ticks >> KDBT_TICK_SHIFT) - t->run_ticks;
     if (t->run && t->end - t->at >= (ptrdiff_t)sizeof(struct kdbt_launch) && delta <= UINT32_MAX) {
         struct kdbt_launch launch = {slot->id, (uint32_t)delta};

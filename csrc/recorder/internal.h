@@ -119,6 +119,7 @@ enum { KDB_SHAPES = 512, KDB_SHAPE_WORDS = 6, KDB_SCRATCH = 65536 };
 struct kdb_shape_slot {
     const void *function;
     uint32_t epoch, id;
+    struct kdb_shape_slot *next;     /* of the launch that came after this one the last time */
     uint64_t shape[KDB_SHAPE_WORDS]; /* see struct words of hooks_hip.c */
 };
 struct kdb_thread {
@@ -130,7 +131,8 @@ struct kdb_thread {
     uint64_t clock_ticks;    /* of the last clock record */
     uint32_t block_bytes;    /* the next block's */
     uint32_t key_id, key_name_bytes, key_args_bytes;
-    const unsigned char *key; /* the last key's bytes, in the block */
+    const unsigned char *key;     /* the last key's bytes, in the block */
+    struct kdb_shape_slot *shape; /* of the last launch; NULL before the first */
     struct kdb_shape_slot shapes[KDB_SHAPES];
     unsigned char scratch[KDB_SCRATCH];
 };

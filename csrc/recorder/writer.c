@@ -110,6 +110,10 @@ static bool next_block(struct kdb_thread *t, size_t bytes) {
                               (off_t)(offset - before))) == MAP_FAILED)
         error = errno;
     close(fd);
+#ifdef MADV_POPULATE_WRITE
+    if (map != MAP_FAILED) /* or each 512th launch would fault; a kernel before 5.14 knows no better */
+        madvise(map, before + size, MADV_POPULATE_WRITE);
+#endif
     if (map == MAP_FAILED) {
         stop(error);
         kdb_quiet_end(quiet);
