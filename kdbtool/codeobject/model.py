@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kdbtool.errors import printable
+
 Feature = Literal["unsupported", "any", "off", "on"]
 
 
@@ -18,8 +20,8 @@ class CodeObjectError(Exception):
     """
 
     def __init__(self, code: str, text: str) -> None:
-        self.code, self.text = code, text
-        super().__init__(f"{code}: {text}")
+        self.code, self.text = code, printable(text)  # names in it are the file's
+        super().__init__(f"{code}: {self.text}")
 
 
 @contextmanager
@@ -59,6 +61,21 @@ class Descriptor:
 
 
 @dataclass(frozen=True)
+class KernelArg:
+    """One argument of a kernel: where it lies in the kernarg segment, in bytes; "" and None: not said.
+
+    `kind` is LLVM's value_kind (`global_buffer`, `by_value`, `hidden_block_count_x`, ...).
+    """
+
+    offset: int | None
+    size: int | None
+    kind: str
+    name: str = ""
+    type_name: str = ""
+    address_space: str = ""
+
+
+@dataclass(frozen=True)
 class KernelMeta:
     """One entry of `amdhsa.kernels`; a number that the note does not give is None. Sizes in bytes."""
 
@@ -73,7 +90,11 @@ class KernelMeta:
     vgpr_spills: int | None = None
     sgpr_spills: int | None = None
     wavefront_size: int | None = None
-    args: tuple[Mapping[str, Any], ...] = ()
+    kernarg_align: int | None = None
+    max_flat_workgroup_size: int | None = None
+    reqd_workgroup_size: tuple[int, ...] | None = None
+    uses_dynamic_stack: bool | None = None
+    args: tuple[KernelArg, ...] = ()
 
 
 @dataclass(frozen=True)
