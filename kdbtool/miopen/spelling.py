@@ -35,11 +35,17 @@ def other_spelling(name: bytes, args: bytes) -> bytes | None:
     ending = args[len(options) :]
     repeat = find_repeat(options)
     if repeat is not None:
-        return repeat.once + ending if repeat.count == 2 else None
+        return repeat.once + ending if _twice(repeat.once) == options else None
+    twice = _twice(options)
+    return None if twice is None else twice + ending
+
+
+def _twice(options: bytes) -> bytes | None:
+    """`options` with their one data type list doubled; None where they have none, or several."""
     lists = define_lists(options)
     # A whole list, not some data type defines of a solver's own: it has RNE_BFLOAT16 in every epoch.
     if len(lists) != 1 or b" -DMIOPEN_USE_RNE_BFLOAT16=" not in lists[0]:
         return None
     twice = options.replace(lists[0], lists[0] * 2, 1)
     found = find_repeat(twice)
-    return twice + ending if found is not None and found.once == options else None
+    return twice if found is not None and found.once == options else None

@@ -27,6 +27,12 @@ def test_once_and_twice_are_each_other() -> None:
     assert other_spelling(NAIVE, LIST * 2 + CPU) == LIST + CPU
 
 
+def test_a_key_with_two_lists_apart_has_no_other_spelling() -> None:
+    """Doubling the first one would not lead back: no solver writes such a key."""
+    assert other_spelling(NAIVE, LIST * 2 + b" -DX" + LIST + CPU) is None
+    assert other_spelling(NAIVE, LIST + b" -DX" + LIST + CPU) is None
+
+
 def test_what_stands_around_the_list_stays() -> None:
     name = b"MIOpenConvDirUni.cl.o"
     once = b" -DMLO_HW_WAVE_SZ=64" + LIST + b" -DMLO_CONV_BIAS=0" + CPU
