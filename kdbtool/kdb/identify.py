@@ -205,12 +205,15 @@ def _sqlite(path: Path, head: bytes, size: int) -> Kind:
         text = f"a database cut off: {size} of {pages * page} bytes are there"
         return Kind(path, FileKind.TRUNCATED, text, _again(), size, journal)
     immutable = lite.needs_immutable(path, head)
+    had_wal = journal != "wal" or immutable or lite.has_wal(path)
     try:
         db = lite.connect(path, immutable=immutable)
         try:
             names = lite.tables(db)
         finally:
             db.close()
+            if not had_wal:
+                lite.tidy(path)
     except lite.SQLITE_ERRORS as error:
         line = lite.sqlite_error(path, error)
         what = (

@@ -69,6 +69,7 @@ class KdbReader:
         self.kind = kind
         self.path: Path = kind.path
         self.name: KdbName | None = parse_name(kind.path)
+        self._had_wal = kind.journal != "wal" or kind.immutable or lite.has_wal(self.path)
         with lite.reading(self.path):
             self.db: sqlite3.Connection = lite.connect(self.path, immutable=kind.immutable)
             try:
@@ -77,7 +78,7 @@ class KdbReader:
                 self.columns = tuple(row[1].decode("utf-8", "backslashreplace") for row in info)
                 self._rowid = self._rowid_name()
             except BaseException:
-                self.db.close()
+                self.close()
                 raise
 
     def __enter__(self) -> KdbReader:
@@ -89,8 +90,10 @@ class KdbReader:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and leave no -wal and -shm where there were none."""
         self.db.close()
+        if not self._had_wal:
+            lite.tidy(self.path)
 
     def _rowid_name(self) -> str | None:
         """What SQLite's row number is called here; None for a table that has none. A column hides a name."""

@@ -36,6 +36,31 @@ def side_files(path: Path) -> dict[str, int]:
     return found
 
 
+def has_wal(path: Path) -> bool:
+    """Whether a -wal is beside it, however small: somebody has it open, or was killed."""
+    return os.path.lexists(f"{os.path.realpath(path)}-wal")
+
+
+def tidy(path: Path) -> None:
+    """Remove the -wal and -shm that our own read-only connection made of a file in WAL mode.
+
+    Only for a file that had no -wal before we opened it. SQLite removes both when the last connection that
+    may write closes, under its own locks: with another connection open they stay, and nobody is kept waiting.
+    The database itself is not written to, since that -wal is empty. Where we may not write they stay, too.
+    """
+    real = os.path.realpath(path)
+    try:
+        if Path(f"{real}-wal").stat().st_size:
+            return  # a writer came meanwhile
+        db = sqlite3.connect(_uri(path, "rw"), uri=True, isolation_level=None, timeout=0)
+        try:
+            db.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        finally:
+            db.close()
+    except (OSError, *SQLITE_ERRORS):
+        return
+
+
 def needs_immutable(path: Path, header: bytes) -> bool:
     """Whether a plain read-only connection cannot work: WAL mode, folder not writable, no -wal."""
     wal = header[18:20] == b"\2\2"
@@ -45,13 +70,7 @@ def needs_immutable(path: Path, header: bytes) -> bool:
 
 def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     """A read-only connection in autocommit mode that gives text as bytes and trusts no schema."""
-    # Three slashes: two at the beginning of a path, which POSIX allows, would begin a host's name.
-    uri = (
-        "file:///"
-        + quote(os.fsencode(path.absolute()).lstrip(b"/"))
-        + "?mode=ro"
-        + ("&immutable=1" if immutable else "")
-    )
+    uri = _uri(path, "ro") + ("&immutable=1" if immutable else "")
     db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
     db.text_factory = bytes
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
@@ -59,6 +78,11 @@ def connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     db.execute("PRAGMA trusted_schema=OFF")
     db.execute("PRAGMA cell_size_check=ON")
     return db
+
+
+def _uri(path: Path, mode: str) -> str:
+    # Three slashes: two at the beginning of a path, which POSIX allows, would begin a host's name.
+    return f"file:///{quote(os.fsencode(path.absolute()).lstrip(b'/'))}?mode={mode}"
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ from kdbtool.errors import EXIT_PROBLEMS, KdbtoolError, printable
 from kdbtool.files import atomic_path
 from kdbtool.kdb.blob import Packed, pack
 from kdbtool.kdb.reader import PROVENANCE_TABLE
+from kdbtool.kdb.sqlite import side_files
 
 # Text for text what MIOpen creates, so that `.schema` of both is the same.
 TABLE_SQL = (
@@ -37,6 +38,12 @@ PROVENANCE_SQL = f"CREATE TABLE {PROVENANCE_TABLE} (key TEXT PRIMARY KEY, value 
 FORMAT = "1"
 OWN_KEYS = ("format", "rows", "objects", "content_sha256")
 
+# One object packed in two ways: the smaller one, whichever comes first.
+_ADD_OBJECT = (
+    "INSERT INTO object VALUES (?, ?, ?) ON CONFLICT (md5)"
+    " DO UPDATE SET size = excluded.size, blob = excluded.blob"
+    " WHERE (length(excluded.blob), excluded.blob, excluded.size) < (length(blob), blob, size)"
+)
 _CHANGE_COUNTER, _SCHEMA_COOKIE, _VALID_FOR, _VERSION = 24, 40, 92, 96
 _FIXED = {_CHANGE_COUNTER: 1, _SCHEMA_COOKIE: 1, _VALID_FOR: 1, _VERSION: 3040001}
 
@@ -70,11 +77,19 @@ def write_kdb(
     An object is its bytes, or what `blob.pack` made of them in another process. A key that comes
     twice with one object is one row; with two objects it is an error. KdbtoolError (exit 1) for
     that, for an empty object, a key with a NUL and a full disk; then there is no output. Mode 0644.
-    An output that exists is refused unless `force`.
+    An output that exists is refused unless `force`, one that has a -wal or -journal always: SQLite would
+    apply those of the old file to the new one.
     """
     reserved = sorted(set(provenance) & set(OWN_KEYS))
     if reserved:
         raise ValueError(f"reserved provenance keys: {reserved}")
+    if stale := side_files(path):
+        raise KdbtoolError(
+            "cannot write",
+            where=path,
+            why=f"{path.name}{min(stale)} of another database is there, and would be applied to the new one",
+            hint="name another output",
+        )
     with atomic_path(path, force=force) as temp:
         try:
             with _staging(temp) as staging:
@@ -139,10 +154,7 @@ def _collect(
                 why=f"{printable(name)} {printable(args[:100])}: {old[0].decode()} and {packed.md5}",
                 exit_code=EXIT_PROBLEMS,
             )
-        staging.execute(
-            "INSERT OR IGNORE INTO object VALUES (?, ?, ?)",
-            (packed.md5, packed.uncompressed_size, packed.blob),
-        )
+        staging.execute(_ADD_OBJECT, (packed.md5, packed.uncompressed_size, packed.blob))
         staging.execute("INSERT OR IGNORE INTO row VALUES (?, ?, ?)", (name, args, packed.md5))
     staging.execute("COMMIT")
 
