@@ -20,6 +20,7 @@ from kdbtool.kdb.names import KdbName, parse_name
 
 BATCH = 256
 PROVENANCE_TABLE = "kdbtool_provenance"
+MAX_RECORDS = 20_000  # of provenance: one for each of MIOpen's 5,000 sources
 COLUMNS = ("id", "kernel_name", "kernel_args", "kernel_blob", "kernel_hash", "uncompressed_size")
 PRAGMAS = ("page_size", "page_count", "freelist_count", "user_version", "application_id", "encoding")
 NEEDED = ("kernel_name", "kernel_args", "kernel_blob")
@@ -119,6 +120,10 @@ class KdbReader:
             return int(self.db.execute("SELECT count(*) FROM kern_db").fetchone()[0])
 
     def __iter__(self) -> Iterator[Row]:
+        return self.rows()
+
+    def rows(self, after: int = -(1 << 63)) -> Iterator[Row]:
+        """Row after Row in the order of rowids, those above `after`."""
         self._need_columns()
         if self._rowid is None:
             raise KdbtoolError(
@@ -135,7 +140,7 @@ class KdbReader:
             f"{digest}, {size}, typeof(kernel_name), typeof(kernel_args) "
             f"FROM kern_db WHERE {self._rowid} > ? ORDER BY {self._rowid} LIMIT ?"
         )
-        last = -(1 << 63)
+        last = after
         while True:
             with lite.reading(self.path):
                 batch = self.db.execute(query, (last, BATCH)).fetchall()
@@ -210,6 +215,25 @@ class KdbReader:
             )
         return _bytes(found[0])
 
+    def next_readable(self, after: int) -> int | None:
+        """The first row that can be read behind a damaged page, above the rowid `after`; None for none.
+
+        Found by halves: of several damaged pages one after the other, rows between them may be passed over.
+        """
+        query = f"SELECT {self._rowid} FROM kern_db WHERE {self._rowid} > ? ORDER BY {self._rowid} LIMIT 1"
+        damaged, high, step, found = after, (1 << 63) - 1, 1, None
+        while high - damaged > 1:
+            middle = min(damaged + step, (damaged + high) // 2)
+            step *= 2
+            try:
+                row = self.db.execute(query, (middle,)).fetchone()
+            except lite.SQLITE_ERRORS:
+                damaged = middle
+            else:
+                high, found = middle, row
+                step = 1 << 62  # from here on by halves
+        return int(found[0]) if found is not None else None
+
     def pragma(self, name: str) -> str:
         """The value of a PRAGMA of the closed list PRAGMAS, as text."""
         if name not in PRAGMAS:
@@ -226,7 +250,8 @@ class KdbReader:
             info = self.db.execute(f"PRAGMA table_info({PROVENANCE_TABLE})").fetchall()
             if not {b"key", b"value"} <= {row[1] for row in info}:
                 return {}  # a table of that name, but not ours
-            rows = self.db.execute(f"SELECT key, value FROM {PROVENANCE_TABLE} LIMIT 1000").fetchall()
+            query = f"SELECT key, value FROM {PROVENANCE_TABLE} LIMIT {MAX_RECORDS}"
+            rows = self.db.execute(query).fetchall()
         return {_text(k): _text(v) for k, v in rows}
 
 
