@@ -21,19 +21,6 @@ __all__ = ["standins", "traces"]  # fixtures
 # -- processes
 
 
-def test_case_30_pool_of_workers(standins: Standins, traces: Path) -> None:
-    """fork, _exit and exec: each process has a file of its own, whole."""
-    ran = same(standins, traces, "linked", "pool", 5)
-    assert ran.out == "7\n" * 5 + "42 3\n"
-    assert len(ran.traces) == 7  # the parent twice: before and after exec
-    assert len({t.path.name for t in ran.traces}) == 7
-    parent = ran.traces[0].facts.ppid
-    assert sum(t.facts.ppid == os.getpid() or t.facts.ppid == parent for t in ran.traces) >= 2
-    for trace in ran.traces:
-        assert [(x.hit) for x in trace.lookups] == [True, False]
-        assert (len(trace.problems), len(trace.launches), trace.notes) == (1, 3, [])
-
-
 def test_closed_descriptors_are_not_ours_to_write(standins: Standins, traces: Path, tmp_path: Path) -> None:
     ran = same(standins, traces, "linked", "close-all", tmp_path / "mine")
     assert (tmp_path / "mine").read_text() == "mine alone\n"
@@ -58,57 +45,6 @@ def test_compiler_child_says_only_that_it_ran(standins: Standins, traces: Path, 
 
 
 # -- places
-
-
-def test_case_29_home_unset_and_root(standins: Standins, traces: Path) -> None:
-    for home in ("-", "/"):
-        same(standins, traces, "linked", "linked", env={"HOME": home})
-
-
-def test_case_29_unwritable_folder(standins: Standins, tmp_path: Path) -> None:
-    folder = tmp_path / "readonly"
-    folder.mkdir(mode=0o555)
-    for parent in [tmp_path, *tmp_path.parents]:
-        if parent != Path("/tmp") and parent.stat().st_uid == os.getuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o055)
-    uid = 65534 if os.getuid() == 0 else None
-    ran = standins.run(folder, "linked", "linked", uid=uid)
-    assert (ran.code, ran.out, ran.err, ran.traces) == (0, "42 3\n", "", [])
-    loud = standins.run(folder, "linked", "linked", uid=uid, env={"KDBTOOL_VERBOSE": "1"})
-    assert loud.out == "42 3\n"
-    assert loud.err.count("\n") == 1 and "unrecorded" in loud.err
-
-
-@pytest.mark.parametrize("kind", ["absent", "file", "dangling"])
-def test_case_29_no_folder(standins: Standins, tmp_path: Path, kind: str) -> None:
-    place = tmp_path / "place"
-    if kind == "file":
-        place.write_text("mine")
-    elif kind == "dangling":
-        place.symlink_to(tmp_path / "nowhere")
-    same(standins, place, "linked", "linked")
-    assert kind != "file" or place.read_text() == "mine"
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_case_29_symlink_over_the_trace(standins: Standins, traces: Path, tmp_path: Path) -> None:
-    """Once recording, a link laid over the trace's name gets nothing: recording stops."""
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    code = f"""
-import ctypes, os, pathlib
-user = ctypes.CDLL({str(standins.folder / "libuser1.so")!r})
-user.g(1)
-(trace,) = pathlib.Path({str(traces)!r}).glob("*.kdbtrace")
-os.rename(trace, {str(tmp_path / "moved.kdbtrace")!r})
-os.symlink({str(victim)!r}, trace)
-print(user.g(100000))
-"""
-    ran = standins.run(tmp_path, *python(code), env={"KDBTOOL_TRACE_DIR": str(traces)})
-    assert ran.out == "101001\n"
-    assert victim.read_bytes() == b"precious"
-    assert 1 <= len(ran.trace.launches) < 100001
-    assert any("recording stopped" in note for note in ran.trace.notes)
 
 
 def test_traces_are_private(standins: Standins, traces: Path) -> None:

@@ -61,13 +61,6 @@ def test_hip_get_proc_address(standins: Standins, traces: Path) -> None:
     assert len(ran.trace.launches) == 1
 
 
-def test_case_40_python_rtld_local(standins: Standins, traces: Path) -> None:
-    user = standins.folder / "libuser1.so"
-    ran = same(standins, traces, *python(f"import ctypes; print(ctypes.CDLL({str(user)!r}).g(1))"))
-    assert ran.out == "1001\n"
-    assert [x.kernel for x in ran.trace.launches] == ["user_kernel"]
-
-
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 @pytest.mark.parametrize("first_mode", ["RTLD_LOCAL", "RTLD_GLOBAL"])
 def test_two_hip_runtimes_each_get_their_own(
