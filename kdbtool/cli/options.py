@@ -6,6 +6,9 @@ import argparse
 import re
 from pathlib import Path
 
+from kdbtool.miopen.classes import CLASSES
+from kdbtool.miopen.keys import LANGUAGES
+
 
 def verbosity(parser: argparse.ArgumentParser) -> None:
     """`-v` and `-q`."""
@@ -46,6 +49,38 @@ def kernel(parser: argparse.ArgumentParser) -> None:
     """`--kernel`: rows whose kernel source name matches."""
     parser.add_argument(
         "--kernel", type=_regex, metavar="REGEX", help="only kernels whose source name matches (search)"
+    )
+
+
+def key_args(parser: argparse.ArgumentParser) -> None:
+    """`--args`: keys whose kernel arguments match."""
+    parser.add_argument(
+        "--args",
+        dest="key_args",
+        type=_regex,
+        metavar="REGEX",
+        help="only keys whose kernel arguments match (search)",
+    )
+
+
+def language(parser: argparse.ArgumentParser) -> None:
+    """`--language`, repeatable: of the kernel source, by its extension."""
+    parser.add_argument(
+        "--language",
+        action="append",
+        choices=tuple(LANGUAGES.values()),
+        help="only kernels of this language (repeatable)",
+    )
+
+
+def kernel_class(parser: argparse.ArgumentParser) -> None:
+    """`--class`, repeatable: kdbtool.miopen.classes."""
+    parser.add_argument(
+        "--class",
+        dest="kernel_class",
+        action="append",
+        choices=CLASSES,
+        help="only kernels of this class (repeatable); winograd cuts across the others",
     )
 
 
