@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -81,16 +82,20 @@ def run(args: argparse.Namespace) -> int:
     elif target is not None:
         check_output(target, force=args.force)
     only = None if args.only is None else {REPAIRS[name] for name in args.only if name in REPAIRS}
-    with KdbReader(kind) as reader:
-        with _progress(reader, "checking") as tick:
-            decided = plan(reader, _arch(args.arch), only=only, tick=tick)
-        if target is not None:
-            force = args.force or args.in_place
-            with contextlib.ExitStack() as stack:
-                if args.in_place:
-                    stack.enter_context(_replacing(target, keep=not args.no_backup, force=args.force))
-                tick = stack.enter_context(_progress(reader, "writing"))
-                write_kdb(target, rows(reader, decided, tick), decided.written(), force=force)
+    with contextlib.ExitStack() as stack:
+        writing = target
+        if args.in_place and target is not None:
+            # Renamed when the reader is closed: with the file open in WAL mode it has side files.
+            folder = stack.enter_context(_folder_beside(target))
+            writing = folder / target.name
+        with KdbReader(kind) as reader:
+            with _progress(reader, "checking") as tick:
+                decided = plan(reader, _arch(args.arch), only=only, tick=tick)
+            if writing is not None:
+                with _progress(reader, "writing") as tick:
+                    write_kdb(writing, rows(reader, decided, tick), decided.written(), force=args.force)
+        if args.in_place and target is not None and writing is not None:
+            _replace(target, writing, keep=not args.no_backup, force=args.force)
     document = _document(args.file, target, decided)
     if args.json:
         print(json.dumps(document, indent=1))
@@ -155,30 +160,34 @@ def _check_in_place(kind: Kind, *, keep: bool, force: bool) -> None:
         check_output(_backup(path), force=force)
 
 
+@contextlib.contextmanager
+def _folder_beside(path: Path) -> Iterator[Path]:
+    """A folder for a file that will be renamed to `path`, gone afterwards."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".kdbtool-fix-", dir=path.absolute().parent) as name:
+            yield Path(name)
+    except OSError as error:
+        raise from_oserror(error) from None
+
+
 def _backup(path: Path) -> Path:
     return path.with_name(path.name + ".orig")
 
 
-@contextlib.contextmanager
-def _replacing(path: Path, *, keep: bool, force: bool) -> Iterator[None]:
+def _replace(path: Path, new: Path, *, keep: bool, force: bool) -> None:
     """FILE.orig becomes a second name of the file, whose first one the new file takes; the owner stays."""
     status = path.stat()
     backup = _backup(path)
+    with contextlib.suppress(PermissionError):  # root fixes somebody's file
+        os.chown(new, status.st_uid, status.st_gid)
     try:
         if keep:
             if force:
                 backup.unlink(missing_ok=True)
             os.link(path, backup)
-        try:
-            yield
-        except BaseException:
-            if keep:
-                backup.unlink(missing_ok=True)
-            raise
+        new.replace(path)
     except OSError as error:
         raise from_oserror(error, where=backup if keep else path) from None
-    with contextlib.suppress(OSError):  # root fixes somebody's file
-        os.chown(path, status.st_uid, status.st_gid)
 
 
 @contextlib.contextmanager
