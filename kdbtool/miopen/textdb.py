@@ -1,0 +1,138 @@
+"""Lines of MIOpen's text databases (find-db, text perf-db), plain or `.bz2`, read as a bounded stream.
+
+The database is `KEY=ID:VALUES;ID:VALUES...`, one record a line. MIOpen (src/ramdb.cpp, src/readonlyramdb.cpp,
+3.0 to 3.5) skips empty lines, takes everything before the first `=` as the key, and of two lines with one key
+the first; a line without `=` or with nothing before it is logged and skipped.
+"""
+
+from __future__ import annotations
+
+import bz2
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kdbtool.errors import KdbtoolError, from_oserror, printable
+from kdbtool.kdb.identify import identify
+
+# AMD's largest file has 193,542 lines, its longest line 2,000 bytes; 2.5 times a thousand of either is no file.
+MAX_LINES = 1_000_000
+MAX_LINE = 1 << 20  # bytes
+MAX_TEXT = 1 << 30  # bytes, decompressed
+MAX_STREAMS = 4096  # of one bz2 file; pbzip2 begins one every 900 kB
+_CHUNK = 1 << 20
+BZ2_MAGIC = b"BZh"
+
+
+class Damage(NamedTuple):
+    """Something that cannot be read as what it should be: line or row number, reason, the text itself."""
+
+    line: int
+    reason: str
+    text: str
+
+    def describe(self) -> str:
+        """`line 12: reason: text`, one printable line."""
+        return f"line {self.line}: {self.reason}: {printable(self.text[:80])}"
+
+
+Report = Callable[[Damage], None]
+
+
+class Line(NamedTuple):
+    """One line: number from 1, text without its end, and the end itself (`\\n`, or nothing at the file's end)."""
+
+    number: int
+    text: str
+    end: str
+
+
+def ignore(damage: Damage) -> None:
+    """A Report that drops what it is told."""
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor of the regular file `path`; KdbtoolError for a folder, a FIFO, nothing there."""
+    kind = identify(path)
+    if kind.what.value in ("missing", "unreadable", "directory", "special"):
+        raise KdbtoolError(kind.text, where=path)
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise from_oserror(error, where=path) from None
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, decompressed if it is bzip2 (several streams too), at most MAX_TEXT."""
+    total = 0
+    with os.fdopen(open_regular(path), "rb") as file:
+        head = file.read(_CHUNK)
+        source = _unpacked(path, head, file.read) if head.startswith(BZ2_MAGIC) else _plain(head, file.read)
+        for data in source:
+            total += len(data)
+            if total > MAX_TEXT:
+                raise KdbtoolError("too large for a text database", where=path, why=f"over {MAX_TEXT} bytes")
+            yield data
+
+
+def lines(path: Path) -> Iterator[Line]:
+    """The lines of a text database. Bytes that are no ASCII come as surrogates, so that nothing is lost."""
+    rest = b""
+    number = 0
+    for data in chunks(path):
+        parts = (rest + data).split(b"\n")
+        rest = parts.pop()
+        if len(rest) > MAX_LINE or number + len(parts) > MAX_LINES:
+            raise _no_text(path, number)
+        for part in parts:
+            number += 1
+            if len(part) > MAX_LINE:
+                raise _no_text(path, number)
+            yield Line(number, part.decode("ascii", "surrogateescape"), "\n")
+    if rest:
+        yield Line(number + 1, rest.decode("ascii", "surrogateescape"), "")
+
+
+def encode(text: str) -> bytes:
+    """The bytes that `lines` made `text` of."""
+    return text.encode("ascii", "surrogateescape")
+
+
+def _plain(head: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
+    while head:
+        yield head
+        head = read(_CHUNK)
+
+
+def _unpacked(path: Path, data: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
+    stream = bz2.BZ2Decompressor()
+    streams = 1
+    while True:
+        try:
+            out = stream.decompress(data, max_length=_CHUNK)
+        except (OSError, ValueError, EOFError) as error:
+            raise KdbtoolError("damaged bzip2 file", where=path, why=str(error).lower()) from None
+        data = b""
+        if out:
+            yield out
+        if stream.eof:
+            data = stream.unused_data or read(_CHUNK)
+            if not data:
+                return
+            streams += 1
+            if not data.startswith(BZ2_MAGIC) or streams > MAX_STREAMS:
+                raise KdbtoolError("damaged bzip2 file", where=path, why="something follows its end")
+            stream = bz2.BZ2Decompressor()
+        elif stream.needs_input:
+            data = read(_CHUNK)
+            if not data:
+                raise KdbtoolError("cut off bzip2 file", where=path, hint="get the file again")
+
+
+def _no_text(path: Path, number: int) -> KdbtoolError:
+    return KdbtoolError(
+        "not a text database",
+        where=path,
+        why=f"line {number + 1} is over {MAX_LINE} bytes, or there are over {MAX_LINES} lines",
+    )
