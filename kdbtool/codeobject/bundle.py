@@ -2,7 +2,8 @@
 
 Layout (clang, "Offload Bundler"): magic, entry count, then per entry offset, size, length of the
 name, name (`<kind>-amdgcn-amd-amdhsa--<target id>`; `host-...` for the empty host part); all
-numbers little-endian, 64 bits; offsets from the start of the bundle.
+numbers little-endian, 64 bits; offsets from the start of the bundle. With --offload-compress, which
+MIOpen never passes, the whole is behind `CCOB`, its version and its method (16 bits each).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ MAX_NAME = 256
 
 _HEADER = Struct("magic" / Const(MAGIC), "count" / Int64ul)
 _ENTRY = Struct("offset" / Int64ul, "size" / Int64ul, "name_size" / Int64ul)
+_METHODS = {0: "zlib", 1: "zstd"}  # llvm::compression::Format
 _TRIPLE = "amdgcn-amd-amdhsa"
 
 
@@ -63,11 +65,19 @@ def entries(data: bytes) -> list[Entry]:
         return found
 
 
+def compressed(data: bytes) -> str:
+    """What a bundle that begins with COMPRESSED_MAGIC says of itself: format version and method."""
+    version, method = int.from_bytes(data[4:6], "little"), int.from_bytes(data[6:8], "little")
+    return f"version {version}, {_METHODS.get(method, f'method {method}')}"
+
+
 def device_entry(data: bytes, arch: str | None) -> Entry:
     """The one entry of AMD device code; of several, that for `arch`."""
     devices = [e for e in entries(data) if e.target]
     if arch is not None and len(devices) > 1:
-        devices = [e for e in devices if str(e.target).partition(":")[0] == arch] or devices
+        ours = [e for e in devices if str(e.target).partition(":")[0] == arch]
+        # One that insists on no feature loads on every device of the architecture.
+        devices = sorted(ours, key=lambda e: ":" in str(e.target)) or devices
     if not devices:
         raise CodeObjectError("bad-bundle", "no entry for an AMD device")
     return devices[0]

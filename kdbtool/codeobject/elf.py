@@ -106,6 +106,14 @@ class Elf:
                 found.append((_name(names, entry.st_name), entry))
             return found
 
+    def section_names(self, sections: list[Any]) -> list[str]:
+        """The name of each section; "" for all where the file has no table of them."""
+        at = self.header.e_shstrndx
+        if not 0 < at < len(sections):
+            return [""] * len(sections)
+        names = self.content(sections[at])
+        return [_text(_name(names, s.sh_name)) for s in sections]
+
     def at_address(self, segments: list[Any], address: int, size: int) -> bytes | None:
         """`size` bytes that are loaded at `address`, None where no segment holds them."""
         for segment in segments:

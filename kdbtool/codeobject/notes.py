@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 from construct import Bytes, Int16ul, Int32ul, Int64sl, Padding, Struct
 
-from kdbtool.codeobject.model import CodeObjectError, Descriptor, KernelMeta, damage
+from kdbtool.codeobject.model import CodeObjectError, Descriptor, KernelArg, KernelMeta, damage
 
 NT_AMDGPU_METADATA = 32
 OWNER = b"AMDGPU\0"
@@ -103,7 +103,22 @@ def _kernel(row: Any) -> KernelMeta:
         vgpr_spills=_number(row, ".vgpr_spill_count"),
         sgpr_spills=_number(row, ".sgpr_spill_count"),
         wavefront_size=_number(row, ".wavefront_size"),
-        args=tuple(args),
+        kernarg_align=_number(row, ".kernarg_segment_align"),
+        max_flat_workgroup_size=_number(row, ".max_flat_workgroup_size"),
+        reqd_workgroup_size=_numbers(row, ".reqd_workgroup_size"),
+        uses_dynamic_stack=_flag(row, ".uses_dynamic_stack"),
+        args=tuple(_arg(a) for a in args),
+    )
+
+
+def _arg(row: Mapping[str, Any]) -> KernelArg:
+    return KernelArg(
+        offset=_number(row, ".offset"),
+        size=_number(row, ".size"),
+        kind=_text(row, ".value_kind"),
+        name=_text(row, ".name"),
+        type_name=_text(row, ".type_name"),
+        address_space=_text(row, ".address_space"),
     )
 
 
@@ -113,6 +128,32 @@ def _number(row: Mapping[str, Any], key: str) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise CodeObjectError("bad-metadata", f"{key} is not a number")
+    return value
+
+
+def _numbers(row: Mapping[str, Any], key: str) -> tuple[int, ...] | None:
+    value = row.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > 3 or not all(type(n) is int for n in value):
+        raise CodeObjectError("bad-metadata", f"{key} is not a list of up to three numbers")
+    return tuple(value)
+
+
+def _flag(row: Mapping[str, Any], key: str) -> bool | None:
+    """A boolean; assemblers write 0 and 1 for it."""
+    value = row.get(key)
+    if value is None:
+        return None
+    if value not in (0, 1):
+        raise CodeObjectError("bad-metadata", f"{key} is neither true nor false")
+    return bool(value)
+
+
+def _text(row: Mapping[str, Any], key: str) -> str:
+    value = row.get(key, "")
+    if not isinstance(value, str):
+        raise CodeObjectError("bad-metadata", f"{key} is not a text")
     return value
 
 

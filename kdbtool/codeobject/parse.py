@@ -16,5 +16,8 @@ def parse(data: bytes, arch: str | None = None) -> CodeObject:
         entry = bundle.device_entry(data, arch)
         return parse_elf(data[entry.offset : entry.offset + entry.size], "bundle", entry.target)
     if data.startswith(bundle.COMPRESSED_MAGIC):
-        raise CodeObjectError("bad-bundle", "a compressed offload bundle, which MIOpen never stores")
+        said = bundle.compressed(data)
+        raise CodeObjectError(
+            "bad-bundle", f"a compressed offload bundle ({said}), which MIOpen never stores"
+        )
     return parse_elf(data, "elf", None)
