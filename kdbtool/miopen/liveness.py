@@ -72,12 +72,19 @@ def _source(stem: bytes) -> str | None:
     return text if is_source(text) else None
 
 
+def full_lists(run: bytes) -> list[bytes]:
+    """The whole data type lists in `run`, a run of data type defines; empty where it has but some."""
+    if _FULL not in run:
+        return []
+    return [_HEAD + part for part in run.split(_HEAD)[1:]]  # a kernel's own defines may stand before
+
+
 def _epoch_fits(args: bytes, epoch: Epoch) -> bool:
     """Each full data type list is the epoch's, and each run of them has one or two."""
     for run in define_lists(args):
         if _FULL not in run:
             continue
-        lists = [_HEAD + part for part in run.split(_HEAD)[1:]]  # a kernel's own defines may stand before
+        lists = full_lists(run)
         if not 1 <= len(lists) <= 2 or not all(epoch.matches(one) for one in lists):
             return False
     return True

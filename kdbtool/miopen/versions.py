@@ -1,6 +1,6 @@
 """MIOpen builds by ROCm release or by library: which kernel sources one has and how it spells keys.
 
-The facts are data (data/versions.toml, data/kernels.tsv, data/igemm.tsv.xz), read from MIOpen's tags 5.0 to
+The facts are data (versions.toml, kernels.tsv, igemm.tsv.xz, headers.tsv), read from MIOpen's tags 5.0 to
 6.2, its branch 6.3, `develop` of 2024-10-24, and Debian's libraries 6.4.3 and 7.2.4, which embed no assembly.
 """
 
@@ -10,7 +10,8 @@ import functools
 import lzma
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
@@ -26,6 +27,13 @@ class Epoch:
     name: str
     defines: tuple[tuple[str, str | None], ...]
     optional: frozenset[str]  # options that may stand behind the list
+
+    def with_options(self, options: Mapping[str, str]) -> Epoch:
+        """The list as a build with these values of MIOpen's CMake options spells it; itself where equal."""
+        defines = tuple((n, v if v is None else options.get(n, v)) for n, v in self.defines)
+        return (
+            self if defines == self.defines else replace(self, name=f"{self.name} changed", defines=defines)
+        )
 
     def matches(self, options: bytes) -> bool:
         """Whether `options`, a run of data type defines, begins with the list as this epoch writes it."""
@@ -45,6 +53,8 @@ class MiopenBuild:
 
     `rocm` is what a manifest names (6.4.3); `version` is MIOpen's own (3.4.0); `label` is both, for people,
     with whatever has to be said about the kernel list. `path` is the library, None for a release.
+    `headers` are what kernels may include. `options` are the build options that shape keys, as an installed
+    config.h has them; empty where nothing says them and `epoch` holds what the release sets by default.
     """
 
     rocm: str
@@ -54,6 +64,8 @@ class MiopenBuild:
     label: str
     path: Path | None = None
     distributor: str | None = None
+    headers: frozenset[str] = frozenset()
+    options: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,17 @@ def by_miopen_version(version: str) -> MiopenBuild | None:
     return _build(found[-1], found[-1].rocm) if found else None
 
 
+def releases() -> dict[str, Release]:
+    """What is known of each release, by ROCm minor version, oldest first, `develop` last."""
+    return dict(_releases())
+
+
+@functools.cache
+def epochs() -> dict[str, Epoch]:
+    """The spellings of the data type list by name, E1 the oldest."""
+    return dict(_data()[0])
+
+
 def known_releases() -> list[str]:
     """ROCm releases that `resolve` knows, by minor version, oldest first, `develop` last."""
     return list(_releases())
@@ -115,8 +138,30 @@ def release_for(miopen: str, rocm: str | None) -> Release | None:
 @functools.cache
 def kernel_lists() -> dict[str, frozenset[str]]:
     """Kernel source names by list (5.0, ..., develop, debian-6.4.3)."""
+    return _lists("kernels.tsv", "igemm.tsv.xz")
+
+
+@functools.cache
+def header_lists() -> dict[str, frozenset[str]]:
+    """Names of the headers that kernels include, by the same lists."""
+    return _lists("headers.tsv")
+
+
+@functools.cache
+def known_kernels() -> dict[str, tuple[str, ...]]:
+    """Kernel source names of any release, by upper-case name without extension (as in MIOPEN_KERNEL_*)."""
+    return _by_stem(kernel_lists())
+
+
+@functools.cache
+def known_headers() -> dict[str, tuple[str, ...]]:
+    """Header names of any release, by upper-case name without extension."""
+    return _by_stem(header_lists())
+
+
+def _lists(*files: str) -> dict[str, frozenset[str]]:
     lists: dict[str, set[str]] = {}
-    for file in ("kernels.tsv", "igemm.tsv.xz"):
+    for file in files:
         data = (resources.files("kdbtool.miopen") / "data" / file).read_bytes()
         text = (lzma.decompress(data) if file.endswith(".xz") else data).decode("ascii")
         letters: dict[str, set[str]] = {}
@@ -132,23 +177,10 @@ def kernel_lists() -> dict[str, frozenset[str]]:
     return {name: frozenset(names) for name, names in lists.items()}
 
 
-@functools.cache
-def known_kernels() -> dict[str, tuple[str, ...]]:
-    """Kernel source names of any release, by upper-case name without extension (as in MIOPEN_KERNEL_*)."""
+def _by_stem(lists: dict[str, frozenset[str]]) -> dict[str, tuple[str, ...]]:
     out: dict[str, set[str]] = {}
-    for names in kernel_lists().values():
+    for names in lists.values():
         for name in names:
-            out.setdefault(name.rpartition(".")[0].upper(), set()).add(name)
-    return {stem: tuple(sorted(names)) for stem, names in out.items()}
-
-
-@functools.cache
-def known_headers() -> dict[str, tuple[str, ...]]:
-    """Header names of any release, by upper-case name without extension."""
-    text = (resources.files("kdbtool.miopen") / "data" / "headers.txt").read_text("ascii")
-    out: dict[str, set[str]] = {}
-    for name in text.splitlines():
-        if not name.startswith("#"):
             out.setdefault(name.rpartition(".")[0].upper(), set()).add(name)
     return {stem: tuple(sorted(names)) for stem, names in out.items()}
 
@@ -188,5 +220,12 @@ def _build(release: Release, rocm: str, label: str | None = None) -> MiopenBuild
                 f", kernel list of {release.distributor}'s {release.kernels.partition('-')[2]} (no assembly)"
             )
     return MiopenBuild(
-        rocm, release.miopen, kernel_lists()[release.kernels], release.epoch, label, None, release.distributor
+        rocm,
+        release.miopen,
+        kernel_lists()[release.kernels],
+        release.epoch,
+        label,
+        None,
+        release.distributor,
+        header_lists()[release.kernels],
     )
