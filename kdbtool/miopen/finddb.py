@@ -1,6 +1,6 @@
-"""Find databases (`<base>.HIP.fdb.txt`, user `<base>.<suffix>.ufdb.txt`, either `.bz2`): read and written exactly.
+"""Find-dbs (`<base>.HIP.fdb.txt`, user `<base>.<suffix>.ufdb.txt`, either `.bz2`), read and written exactly.
 
-Current line, from ROCm 5.6: `KEY=SOLVER:TIME,WORKSPACE,ALGORITHM;...`; TIME in milliseconds, WORKSPACE in bytes.
+Current line, from ROCm 5.6: `KEY=SOLVER:TIME,WORKSPACE,ALGORITHM;...`; milliseconds and bytes.
 Legacy, all that 5.5 and older read and what later ones convert: `KEY=ALGORITHM:SOLVER,TIME,WORKSPACE,X,Y;...`
 (src/db_record.cpp `TransformFindDbItem10to20`: legacy is an item whose id is a convolution algorithm).
 Every item keeps its own form, and `format_record` gives back the bytes that were read.

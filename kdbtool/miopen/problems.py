@@ -198,7 +198,7 @@ def _tail(layout: str, types: str, rest: str, dimensions: int) -> tuple[str, ...
 
 
 def is_layout(name: str, dimensions: int) -> bool:
-    """Whether `name` is a tensor layout: the axes in some order, then `c`, `c4` or `c8` for a vectorised one."""
+    """Whether `name` is a layout: the axes in some order, then `c`, `c4` or `c8` for a vectorised one."""
     match = _LAYOUT.match(name)
     return match is not None and sorted(match[1]) == sorted("NCDHW" if dimensions == 3 else "NCHW")
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kdbtool.errors import KdbtoolError, from_oserror, printable
 from kdbtool.kdb.identify import identify
 
-# AMD's largest file has 193,542 lines, its longest line 2,000 bytes; 2.5 times a thousand of either is no file.
+# AMD's largest file has 193,542 lines, the longest under 2,000 bytes.
 MAX_LINES = 1_000_000
 MAX_LINE = 1 << 20  # bytes
 MAX_TEXT = 1 << 30  # bytes, decompressed
@@ -41,7 +41,7 @@ Report = Callable[[Damage], None]
 
 
 class Line(NamedTuple):
-    """One line: number from 1, text without its end, and the end itself (`\\n`, or nothing at the file's end)."""
+    """One line: number from 1, text without its end, the end itself (nothing where the file ends without)."""
 
     number: int
     text: str
