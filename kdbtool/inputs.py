@@ -101,22 +101,29 @@ class Input:
             yield Entry(name, args, arch or arch_of(args), STORED)
 
 
+def holds_keys(kind: Kind) -> bool:
+    """Whether `open_input` takes such a file; its reader may still find it damaged."""
+    if kind.is_kdb or kind.what in (FileKind.DIRECTORY, FileKind.TRACE, FileKind.MANIFEST):
+        return True
+    return kind.path.suffix == TRACE_SUFFIX or (kind.size > 0 and _is_manifest(kind.path))
+
+
 def open_input(path: Path) -> Input:
     """The input `path`; KdbtoolError, exit code 2, saying what it is where it is none of the kinds."""
     kind = identify(path)
+    if not holds_keys(kind):
+        raise KdbtoolError(kind.text, where=path, hint=kind.hint or _TAKES)
     if kind.what is FileKind.DIRECTORY or kind.what is FileKind.TRACE or path.suffix == TRACE_SUFFIX:
         return _traces(path, kind)
-    if kind.what is FileKind.MANIFEST or (kind.size and _is_manifest(path)):
-        from kdbtool.manifest.reader import read_manifest
-
-        manifest = read_manifest(path)
-        return Input(path, FileKind.MANIFEST, manifest.archs, manifest=manifest)
     if kind.is_kdb:
         from kdbtool.kdb.reader import KdbReader
 
         reader = KdbReader(kind)
         return Input(path, kind.what, [reader.name.arch] if reader.name else [], kdb=reader)
-    raise KdbtoolError(kind.text, where=path, hint=kind.hint or _TAKES)
+    from kdbtool.manifest.reader import read_manifest
+
+    manifest = read_manifest(path)
+    return Input(path, FileKind.MANIFEST, manifest.archs, manifest=manifest)
 
 
 def _is_manifest(path: Path) -> bool:

@@ -1,8 +1,11 @@
-"""Say what a file is, and for a kernel database what is in it.
+"""Say what a file is and what is in it: kernel databases, manifests, traces, logs, find-dbs and perf-dbs.
 
-Kind, architecture and compute units by name and by rows, rows and distinct objects, sizes,
-languages, kernel sources, targets and code object versions, doubled spellings, provenance.
-Exit code 2 for a file that holds no kernel database; the line says what it is instead.
+  kdbtool info gfx1030.kdb traces/ miopen.log gfx1030_36.HIP.fdb.txt.bz2
+
+Of a kernel database: name, architecture, rows and distinct objects, sizes, languages, sources, targets,
+code object versions, doubled spellings, provenance. Of a trace: the process, what it asked for and got, and
+what of the file could not be read; of a folder of traces the sum, and a line for each process. Of anything
+else one line that says what it is, and exit code 2.
 """
 
 from __future__ import annotations
@@ -10,29 +13,24 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from kdbtool.cli import options
-from kdbtool.cli.verify import checked
+from kdbtool.cli.describe import show
 from kdbtool.errors import EXIT_DONE, KdbtoolError, printable
-from kdbtool.kdb.identify import Kind, human, identify
-from kdbtool.kdb.names import KdbName
+from kdbtool.inputs import Input, each_input, holds_keys, open_input
+from kdbtool.kdb.checks import check
+from kdbtool.kdb.identify import FileKind, Kind, identify
+from kdbtool.kdb.names import KdbName, parse_name
 from kdbtool.kdb.reader import KdbReader
 
-HELP = "what a file is, and what a kernel database holds"
-SHOWN = 20  # sources without -v
+HELP = "what a file is, and what is in it"
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="any file; a .kdb or .ukdb is read"
-    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="any file, or a folder of traces")
     options.json_output(parser)
     options.verbosity(parser)
 
@@ -44,9 +42,7 @@ def run(args: argparse.Namespace) -> int:
     for path in args.files:
         kind = identify(path)
         try:
-            if not kind.is_kdb:
-                raise kind.error()
-            document = _kdb(kind)
+            document = describe(kind)
         except KdbtoolError as error:
             documents.append({"path": printable(str(path)), "kind": kind.what.value, "error": error.line()})
             print(f"kdbtool info: {error.line()}", file=sys.stderr)
@@ -54,20 +50,35 @@ def run(args: argparse.Namespace) -> int:
             continue
         documents.append(document)
         if not args.json:
-            _print(document, verbose=args.verbose > 0)
+            show(document, verbose=args.verbose > 0)
     if args.json:
         print(json.dumps({"files": documents}, indent=1))
     return worst
 
 
+def describe(kind: Kind) -> dict[str, Any]:
+    """The document of one file; KdbtoolError, exit code 2, for what kdbtool does not read."""
+    what = kind.inner if kind.what is FileKind.BZ2 and kind.inner is not None else kind.what
+    found: dict[str, Any] = {"path": printable(str(kind.path)), "kind": what.value, "size": kind.size}
+    if kind.is_kdb:
+        return found | _kdb(kind)
+    if what is FileKind.FIND_DB:
+        from kdbtool.miopen import finddb
+
+        return found | {"text": kind.text.partition(",")[0], **finddb.summary(kind.path)}
+    if kind.what is FileKind.DIRECTORY:
+        return found | {"text": "a folder of traces", **_folder(kind.path)}
+    if not holds_keys(kind):
+        raise kind.error()
+    with open_input(kind.path) as source:
+        return found | {"kind": source.kind.value, **_input(source)}
+
+
 def _kdb(kind: Kind) -> dict[str, Any]:
     with KdbReader(kind) as reader:
-        report = checked(reader, None)
+        report = check(reader)
         return {
-            "path": printable(str(kind.path)),
-            "kind": kind.what.value,
             "text": kind.text,
-            "size": kind.size,
             "journal": kind.journal,
             "name": _name(reader.name),
             "provenance": reader.provenance(),
@@ -76,66 +87,38 @@ def _kdb(kind: Kind) -> dict[str, Any]:
         }
 
 
+def _folder(path: Path) -> dict[str, Any]:
+    from kdbtool.shim.trace_summary import Totals, mixed_devices, summary
+
+    totals, traces, facts = Totals(), [], []
+    for source in each_input(path):
+        (trace,) = source.traces
+        found = summary(trace)
+        totals.add(trace, found)
+        facts.append(trace.facts)
+        traces.append({"path": source.label, **_named(found)})
+    return {**totals.json(), "notes": list(mixed_devices(facts)), "traces": traces}
+
+
+def _input(source: Input) -> dict[str, Any]:
+    if source.manifest is not None:
+        from kdbtool.manifest.summary import summary as of_manifest
+
+        return {"text": "a manifest", **of_manifest(source.manifest)}
+    from kdbtool.shim.trace_summary import summary as of_trace
+
+    (trace,) = source.traces
+    text = "a trace" if source.kind is FileKind.TRACE else "a log of MIOpen"
+    return {"text": text, **_named(of_trace(trace))}
+
+
+def _named(found: dict[str, Any]) -> dict[str, Any]:
+    """A trace's summary with what the names of the databases say that were asked."""
+    said = [{"path": file, "name": _name(parse_name(file))} for file in found["databases"]]
+    return found | {"databases": said}
+
+
 def _name(name: KdbName | None) -> dict[str, Any] | None:
     if name is None:
         return None
     return {"arch": name.arch, "cu": name.cu, "unit": name.unit, "xnack": name.xnack}
-
-
-def _print(document: Mapping[str, Any], *, verbose: bool) -> None:
-    terminal = sys.stdout.isatty()
-    out = Console(highlight=False, soft_wrap=not terminal, markup=False, emoji=False)
-    out.print(f"{document['path']}: {document['text']}, {human(document['size'])}")
-    lines = _lines(document)
-    width = max(len(label) for label, _ in lines) + 2
-    for label, text in lines:
-        out.print(f"  {label + ':':<{width}}{text}".rstrip())
-    sources = document["sources"]
-    shown = sources if verbose else sources[:SHOWN]
-    head = ("rows", "objects", "stored", "language", "source")
-    cells = [
-        (str(s["rows"]), str(s["objects"]), human(s["stored_bytes"]), s["language"], s["name"]) for s in shown
-    ]
-    if terminal:
-        table = Table()
-        for title in head:
-            table.add_column(title, justify="left" if title in head[3:] else "right", overflow="fold")
-        for row in cells:
-            table.add_row(*row)
-        out.print(table)
-    elif cells:
-        for row in (head, *cells):
-            out.print(f"  {row[0]:>7} {row[1]:>7} {row[2]:>11}  {row[3]:<8} {row[4]}")
-    if len(sources) > len(shown):
-        out.print(f"  and {len(sources) - len(shown)} more sources (-v shows all)")
-
-
-def _lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    name = document["name"]
-    by_name = "not a name that MIOpen opens"
-    if name is not None:
-        by_name = name["arch"] + (f", {name['cu']} {name['unit']}" if name["cu"] else ", any count of units")
-        by_name += ", xnack+" if name["xnack"] else ""
-    provenance = document["provenance"]
-    lines = [
-        ("by name", by_name),
-        ("by rows", _counter(document["archs"])),
-        ("rows", f"{document['rows']}, {document['objects']} distinct objects"),
-        ("sizes", f"{human(document['stored_bytes'])} stored, {human(document['object_bytes'])} unpacked"),
-        ("languages", _counter(document["languages"])),
-        ("targets", _counter(document["targets"])),
-        ("code objects", f"{_counter(document['code_object_versions'])}; {_counter(document['containers'])}"),
-        (
-            "doubled",
-            f"{document['doubled_rows']} rows, {document['doubled_pairs']} with their single spelling",
-        ),
-        ("journal", document["journal"]),
-        ("provenance", "none" if provenance is None else ""),
-    ]
-    lines += [(f"  {printable(k)}", printable(v)) for k, v in sorted((provenance or {}).items())]
-    verdict = "none" if not document["problems"] else f"{document['problems']}: kdbtool verify lists them"
-    return [*lines, ("problems", verdict)]
-
-
-def _counter(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{key} {number}" for key, number in counts.items()) or "none"

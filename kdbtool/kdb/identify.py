@@ -151,7 +151,7 @@ def _plain(path: Path, head: bytes, size: int) -> Kind | None:
         return Kind(
             path, FileKind.MANIFEST, "a kdbtool manifest, not a database", "run: kdbtool rebuild", size
         )
-    if path.suffix == ".kdbtrace":
+    if path.suffix == ".kdbtrace" or head.startswith(b"KDBTRACE"):
         return Kind(path, FileKind.TRACE, "a kdbtool trace, not a database", "run: kdbtool manifest", size)
     if _FIND_LINE.match(head[:512]):
         return Kind(path, FileKind.FIND_DB, "find database, not a kernel database", size=size)

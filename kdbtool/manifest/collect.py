@@ -58,6 +58,9 @@ def collect(paths: Iterable[Path]) -> Collected:
     for path in paths:
         for source in each_input(path):
             add_input(source, out)
+    from kdbtool.shim.trace_summary import mixed_devices
+
+    out.notes += mixed_devices(out.facts)
     return out
 
 
