@@ -48,7 +48,7 @@ def arch(parser: argparse.ArgumentParser, what: str = ARCH) -> None:
 def kernel(parser: argparse.ArgumentParser) -> None:
     """`--kernel`: rows whose kernel source name matches."""
     parser.add_argument(
-        "--kernel", type=_regex, metavar="REGEX", help="only kernels whose source name matches (search)"
+        "--kernel", type=regex, metavar="REGEX", help="only kernels whose source name matches (search)"
     )
 
 
@@ -57,7 +57,7 @@ def key_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--args",
         dest="key_args",
-        type=_regex,
+        type=regex,
         metavar="REGEX",
         help="only keys whose kernel arguments match (search)",
     )
@@ -93,6 +93,13 @@ def miopen(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def sources(parser: argparse.ArgumentParser) -> None:
+    """`--sources`: kernel sources of a folder instead of a library's."""
+    parser.add_argument(
+        "--sources", type=Path, metavar="DIR", help="take the kernel sources from this folder"
+    )
+
+
 def jobs(parser: argparse.ArgumentParser) -> None:
     """`--jobs`."""
     parser.add_argument(
@@ -109,7 +116,8 @@ def root(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _regex(text: str) -> re.Pattern[str]:
+def regex(text: str) -> re.Pattern[str]:
+    """An argument that is a regular expression."""
     try:
         return re.compile(text)
     except re.error as error:

@@ -19,7 +19,8 @@ from kdbtool.kdb.identify import identify
 # AMD's largest file has 193,542 lines, the longest under 2,000 bytes.
 MAX_LINES = 1_000_000
 MAX_LINE = 1 << 20  # bytes
-MAX_TEXT = 1 << 30  # bytes, decompressed
+MAX_TEXT = 512 << 20  # bytes, decompressed
+MAX_DAMAGE = 100_000  # places; with more of them it is another kind of file
 MAX_STREAMS = 4096  # of one bz2 file; pbzip2 begins one every 900 kB
 _CHUNK = 1 << 20
 BZ2_MAGIC = b"BZh"
@@ -50,6 +51,24 @@ class Line(NamedTuple):
 
 def ignore(damage: Damage) -> None:
     """A Report that drops what it is told."""
+
+
+def bounded(path: Path, damaged: Report) -> Report:
+    """`damaged`, but KdbtoolError at the MAX_DAMAGE-th place: no text of that size is worth its time."""
+    left = MAX_DAMAGE
+
+    def report(damage: Damage) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KdbtoolError(
+                "not such a database",
+                where=path,
+                why=f"over {MAX_DAMAGE} places are damaged: {damage.reason}",
+            )
+        damaged(damage)
+
+    return report
 
 
 def open_regular(path: Path) -> int:
