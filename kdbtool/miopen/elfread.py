@@ -1,4 +1,4 @@
-"""What kdbtool needs of a shared library: dynamic symbols with their bytes, build-id, version texts.
+"""What kdbtool needs of a shared library: dynamic symbols with their bytes, build-id, links, version texts.
 
 pyelftools does the parsing; here every failure that hostile bytes can cause becomes one KdbtoolError, and no
 size or offset is used before it is checked against the file.
@@ -6,6 +6,7 @@ size or offset is used before it is checked against the file.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import re
 import struct
@@ -17,6 +18,7 @@ from typing import IO, cast
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.construct import ConstructError
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
@@ -24,6 +26,7 @@ from kdbtool.errors import KdbtoolError
 
 MAX_LIBRARY = 4 << 30  # bytes
 MAX_SYMBOLS = 2_000_000
+MAX_TAGS = 10_000
 
 # pyelftools raises these, beside its own errors, on damaged files.
 _PARSE_ERRORS = (
@@ -108,6 +111,27 @@ class Library:
             for symbol in table.iter_symbols():
                 if symbol.name.startswith(prefix) and symbol["st_shndx"] != "SHN_UNDEF":
                     yield Symbol(symbol.name, symbol["st_value"], symbol["st_size"])
+        except _PARSE_ERRORS as error:
+            raise self.damaged(error) from None
+
+    def undefined(self) -> frozenset[str]:
+        """Names of the dynamic symbols that other libraries are to define."""
+        try:
+            table = self._elf.get_section_by_name(".dynsym")
+            if not isinstance(table, SymbolTableSection) or table.num_symbols() > MAX_SYMBOLS:
+                return frozenset()
+            return frozenset(s.name for s in table.iter_symbols() if s["st_shndx"] == "SHN_UNDEF" and s.name)
+        except _PARSE_ERRORS as error:
+            raise self.damaged(error) from None
+
+    def needed(self) -> list[str]:
+        """The libraries that it is linked to (DT_NEEDED), in its order."""
+        try:
+            section = self._elf.get_section_by_name(".dynamic")
+            if not isinstance(section, DynamicSection):
+                return []
+            tags = itertools.islice(section.iter_tags(), MAX_TAGS)
+            return [str(getattr(tag, "needed", "")) for tag in tags if tag.entry.d_tag == "DT_NEEDED"]
         except _PARSE_ERRORS as error:
             raise self.damaged(error) from None
 

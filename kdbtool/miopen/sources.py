@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kdbtool.errors import KdbtoolError, from_oserror
+from kdbtool.miopen.config import config_beside
 from kdbtool.miopen.elfread import Library, Symbol
 from kdbtool.miopen.embed import NotEmbeddable, embed
 from kdbtool.miopen.keys import is_source
@@ -40,7 +41,7 @@ MAX_FILES = 50_000
 _NAME = re.compile(rb"(?<=\0)[A-Za-z0-9_][A-Za-z0-9_.+-]{0,200}\.(?:cpp|cl|s|hpp|h|inc)(?=\0)")
 _INCLUDE = re.compile(rb'^[ \t]*(?:#[ \t]*|\.)include[ \t]*(?:["<]([^">\n]*)[">]|(\S+))', re.MULTILINE)
 _VERSION = re.compile(rb", MIOpen version (\d{1,2}\.\d{1,3}\.\d{1,3})\.")
-_HIP = re.compile(rb", HIP version (\d{1,2}\.\d{1,2})\.\d{1,6}\0")
+_HIP = re.compile(rb", HIP version (\d{1,2}\.\d{1,2}\.\d{1,6})\0")
 
 
 @dataclass(frozen=True)
@@ -86,21 +87,26 @@ def from_library(path: Path) -> SourceSet:
 def build_of_library(path: Path) -> MiopenBuild:
     """The MIOpen build that the library at `path` is, with its own kernel list."""
     with Library(path) as library:
-        sources = _sources(library)
-        version = _text(library, _VERSION)
-        hip = _text(library, _HIP)
+        return build_and_sources(library)[0]
+
+
+def build_and_sources(library: Library) -> tuple[MiopenBuild, SourceSet]:
+    """What an open libMIOpen is, and its texts; KdbtoolError where it is none, or of an unknown version."""
+    sources = _sources(library)
+    version = _text(library, _VERSION)
     if version is None:
         raise KdbtoolError(
             "no MIOpen version in the library",
-            where=path,
+            where=library.path,
             why="it lacks the text ', MIOpen version X.Y.Z.'",
             hint="name the release with --miopen VERSION",
         )
-    release = release_for(version, hip)
+    hip = hip_version(library)
+    release = release_for(version, hip.rpartition(".")[0] if hip else None)
     if release is None:
         raise KdbtoolError(
             f"unknown MIOpen version {version}",
-            where=path,
+            where=library.path,
             why=f"known ROCm releases: {', '.join(known_releases())}",
             hint="name the nearest with --miopen VERSION",
         )
@@ -109,8 +115,18 @@ def build_of_library(path: Path) -> MiopenBuild:
     rocm, distributor = release.rocm, None
     if release.distributor and kernels == kernel_lists()[release.kernels]:
         rocm, distributor = release.kernels.partition("-")[2], release.distributor
-    label = f"MIOpen {version} of ROCm {rocm}, {len(kernels)} kernels out of {path.name}"
-    return MiopenBuild(rocm, version, kernels, release.epoch, label, path, distributor)
+    label = f"MIOpen {version} of ROCm {rocm}, {len(kernels)} kernels out of {library.path.name}"
+    config = config_beside(library.path, version, hip)
+    options = config.key_options if config else {}
+    epoch = release.epoch.with_options(options)
+    headers = frozenset(sources.headers)
+    build = MiopenBuild(rocm, version, kernels, epoch, label, library.path, distributor, headers, options)
+    return build, sources
+
+
+def hip_version(library: Library) -> str | None:
+    """The HIP that the library was built with (6.4.43484); None where it does not say (2.15)."""
+    return _text(library, _HIP)
 
 
 def build_id_of(path: Path) -> str | None:
