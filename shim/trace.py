@@ -169,7 +169,7 @@ class _Assembler:
 
     def _lookup(self, group: list[_Statement]) -> Lookup:
         first = group[0]
-        files = tuple(dict.fromkeys(g.database for g in group))
+        files = tuple(dict.fromkeys(g.database for g in group if g.database))
         time_ns = self.clock.unix_ns(first.ticks)
         return Lookup(*first.key, group[-1].outcome(), files, first.thread, time_ns)
 
