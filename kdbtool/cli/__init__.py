@@ -20,7 +20,20 @@ from kdbtool import __version__
 from kdbtool.errors import EXIT_USAGE, KdbtoolError, from_oserror
 
 # The road first, then what stands beside it. `--help` shows them in this order.
-COMMANDS = ("record", "manifest", "rebuild", "verify", "info", "list", "fix", "salvage", "finddb", "miopen", "root")
+COMMANDS = (
+    "record",
+    "manifest",
+    "rebuild",
+    "verify",
+    "info",
+    "list",
+    "merge",
+    "fix",
+    "salvage",
+    "finddb",
+    "miopen",
+    "root",
+)
 
 
 def build_parser(names: tuple[str, ...] = COMMANDS) -> argparse.ArgumentParser:
