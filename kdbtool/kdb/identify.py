@@ -1,8 +1,8 @@
 """What a file is, in one line, before anybody reads it as a kernel database.
 
 Git LFS pointers, DVC stubs, compressed files, performance and find databases all turn up under the
-name of a kdb. Only the first 64 KiB are looked at, then SQLite's schema; nothing blocks (a FIFO is
-named, not read) and nothing raises.
+name of a kdb. Only the first 64 KiB are looked at, then SQLite's schema, or some megabytes for a line
+of a log; nothing blocks (a FIFO is named, not read) and nothing raises.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kdbtool.errors import KdbtoolError, printable
 from kdbtool.kdb import sqlite as lite
+from kdbtool.miopen.logs_text import is_log
 
 HEAD = 65536
 MIN_SIZE = 512  # MIOpen takes a smaller file for no database (src/sqlite_db.cpp)
@@ -37,6 +38,9 @@ _OTHER = (
 )
 
 
+_LOG = ("a log of MIOpen, not a database", "run: kdbtool trace import")
+
+
 class FileKind(enum.Enum):
     """What a file can be."""
 
@@ -50,6 +54,7 @@ class FileKind(enum.Enum):
     BZ2 = "bz2"
     MANIFEST = "manifest"
     TRACE = "trace"
+    LOG = "log"
     OTHER = "other"
     EMPTY = "empty"
     SHORT = "short"
@@ -119,11 +124,15 @@ def human(size: int) -> str:
 def _of_head(path: Path, head: bytes, size: int) -> Kind:
     if not head:
         return Kind(path, FileKind.EMPTY, "an empty file, not a database")
+    if head.startswith((b"\x1f\x8b", b"\xfd7zXZ")) and is_log(path):
+        return Kind(path, FileKind.LOG, *_LOG, size)
     plain = _plain(path, head, size)
     if plain is not None:
         return plain
     if head.startswith(b"BZh"):
         return _bz2(path, head, size)
+    if not head.startswith(lite.HEADER_MAGIC) and is_log(path):
+        return Kind(path, FileKind.LOG, *_LOG, size)
     if head.startswith(lite.HEADER_MAGIC):
         return _sqlite(path, head, size)
     if lite.HEADER_MAGIC.startswith(head[:16]):
@@ -186,6 +195,8 @@ def _bz2(path: Path, head: bytes, size: int) -> Kind:
         kind, text = FileKind.BZ2, "bzip2 in bzip2, not a database"
     else:
         found = _plain(path, inside, len(inside))
+        if found is None and is_log(path):
+            return Kind(path, FileKind.LOG, *_LOG, size)
         kind = found.what if found else FileKind.OTHER
         text = f"compressed: {found.text}" if found else "a bzip2 file without a database in it"
     hint = f"bunzip2 -k {path.name}" if kind is FileKind.KDB else None

@@ -31,6 +31,16 @@ _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 
+# What tells a log of MIOpen: one of its lines, a statement about a kernel, a command of its driver.
+_MARK = re.compile(
+    rb"MIOpen(?:\([A-Za-z]{1,12}\))?(?: *[0-9]+\.[0-9]{3})?: "
+    rb"(?:Fatal|Error|Warning|Info2?|Trace|Command|MIOpenDriver) "
+    rb"|(?:Loading|loaded|load|Saving) binary for: | FROM kern_db WHERE \(kernel_name = '"
+    rb"|MIOpenDriver(?:\.exe)?\"? +conv[a-z0-9]* -"
+)
+LOOKED_AT = 1 << 23  # bytes of a file in which a line of MIOpen's must be
+
+
 @dataclass(slots=True)
 class Line:
     """One physical line, without its end. `ended`: a newline was there; `whole`: nothing was cut off."""
@@ -101,6 +111,21 @@ def encoding(head: bytes) -> str | None:
     if even > half * 3 // 4 and odd < half // 8:
         return "utf-16-be"
     return None
+
+
+def is_log(path: Path) -> bool:
+    """Whether a line of MIOpen's is among the first megabytes of the (uncompressed) file."""
+    seen, tail = 0, b""
+    try:
+        for block in _text(path):
+            if _MARK.search(tail + block):
+                return True
+            seen, tail = seen + len(block), block[-256:]
+            if seen > LOOKED_AT:
+                return False
+    except KdbtoolError:  # damaged: whoever reads it says how
+        pass
+    return False
 
 
 def _text(path: Path) -> Iterator[bytes]:
