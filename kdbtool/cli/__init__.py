@@ -30,6 +30,7 @@ COMMANDS = (
     "merge",
     "fix",
     "salvage",
+    "trace",
     "finddb",
     "miopen",
     "root",
