@@ -1,0 +1,87 @@
+"""The text form of a perf-db, `KEY=SOLVER:PARAMS;SOLVER:PARAMS...`, one line per problem, byte for byte.
+
+`render` gives lines as tools/sqlite2txt (ROCm 6.2 on) does: the items of a line in the order of the rows. The
+tool writes its lines in the order of a hash table; here they are sorted, so that the same rows give the same
+file. MIOpen does not care (src/readonlyramdb.cpp).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kdbtool.errors import KdbtoolError
+from kdbtool.kdb.identify import FileKind, identify
+from kdbtool.miopen import textdb
+from kdbtool.miopen.perfkey import PerfRecord, parse_config
+from kdbtool.miopen.problems import problem_or_none
+from kdbtool.miopen.textdb import Damage, Report, ignore
+
+
+class Damaged(enum.StrEnum):
+    """What can be wrong with a line, an item or a row, and what MIOpen does with it."""
+
+    NO_KEY = "no key"  # logs an error and goes on
+    BAD_KEY = "not a key of a perf-db"  # never asks for it
+    NO_ITEMS = "no solver"  # logs an error, takes the default parameters
+    NO_SOLVER = "item without a solver"  # logs an error, skips the item
+    REPEATED = "repeated"  # text: takes the first; SQLite: the last
+    UNWRITABLE = "not to be written as text"  # `;`, a line's end, no ASCII in solver or parameters
+
+
+def read(path: Path, damaged: Report = ignore) -> Iterator[PerfRecord]:
+    """The rows of a text perf-db, plain or `.bz2`, in their order; of two lines with one key the first."""
+    _refuse_find_db(path)
+    report = textdb.bounded(path, damaged)
+    seen: set[str] = set()
+    for line in textdb.lines(path):
+        if not line.text:
+            continue
+        key, equals, rest = line.text.partition("=")
+        if not key or not equals:
+            report(Damage(line.number, Damaged.NO_KEY, line.text))
+            continue
+        config = parse_config(key)
+        if config is None and problem_or_none(key) is None:
+            report(Damage(line.number, Damaged.BAD_KEY, key))
+            continue
+        if key in seen:
+            report(Damage(line.number, Damaged.REPEATED, key))
+            continue
+        seen.add(key)
+        if not rest:
+            report(Damage(line.number, Damaged.NO_ITEMS, key))
+            continue
+        solvers: set[str] = set()
+        for item in rest.split(";"):
+            solver, colon, params = item.partition(":")
+            if not solver or not colon:
+                report(Damage(line.number, Damaged.NO_SOLVER, item))
+            elif solver in solvers:
+                report(Damage(line.number, Damaged.REPEATED, item))
+            else:
+                solvers.add(solver)
+                yield PerfRecord(line.number, key, config, solver, params)
+
+
+def render(records: Iterable[PerfRecord]) -> Iterator[bytes]:
+    """The lines of a text perf-db with these rows, sorted by key."""
+    lines: dict[str, list[str]] = {}
+    for record in records:
+        lines.setdefault(record.key, []).append(f"{record.solver}:{record.params}")
+    for key in sorted(lines):
+        yield textdb.encode(f"{key}={';'.join(lines[key])}\n")
+
+
+def is_writable(record: PerfRecord) -> bool:
+    """Whether the row survives as text: MIOpen cuts at `;` and line ends, and at the first `:` of an item."""
+    text = record.solver + record.params
+    return text.isascii() and not any(c in text for c in ";\n\0") and ":" not in record.solver
+
+
+def _refuse_find_db(path: Path) -> None:
+    """Its lines look alike."""
+    kind = identify(path)
+    if FileKind.FIND_DB in (kind.what, kind.inner):
+        raise KdbtoolError("a find-db, not a perf-db", where=path, hint="run: kdbtool finddb list")
