@@ -32,6 +32,7 @@ COMMANDS = (
     "salvage",
     "trace",
     "finddb",
+    "perfdb",
     "miopen",
     "root",
 )
