@@ -103,9 +103,14 @@ class Input:
 
 def holds_keys(kind: Kind) -> bool:
     """Whether `open_input` takes such a file; its reader may still find it damaged."""
-    if kind.is_kdb or kind.what in (FileKind.DIRECTORY, FileKind.TRACE, FileKind.MANIFEST):
+    if kind.is_kdb or kind.what in (FileKind.DIRECTORY, FileKind.TRACE, FileKind.MANIFEST) or is_log(kind):
         return True
     return kind.path.suffix == TRACE_SUFFIX or (kind.size > 0 and _is_manifest(kind.path))
+
+
+def is_log(kind: Kind) -> bool:
+    """Whether it is a log of MIOpen, compressed or not."""
+    return FileKind.LOG in (kind.what, kind.inner)
 
 
 def open_input(path: Path) -> Input:
@@ -120,6 +125,13 @@ def open_input(path: Path) -> Input:
 
         reader = KdbReader(kind)
         return Input(path, kind.what, [reader.name.arch] if reader.name else [], kdb=reader)
+    if is_log(kind):
+        from kdbtool.miopen.logs import read_log
+
+        log = read_log(path)
+        return Input(
+            path, FileKind.LOG, _devices([log]), [f"{path}: {note}" for note in log.notes], traces=[log]
+        )
     from kdbtool.manifest.reader import read_manifest
 
     manifest = read_manifest(path)

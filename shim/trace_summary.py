@@ -48,6 +48,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     loaded = [module for module in trace.modules if module.result == 0]
     kernels = trace.launches.by_kernel()
     return {
+        "log": facts.all.get("source.file") if facts.all.get("source") == "log" else None,
         "process": {
             "host": facts.host,
             "pid": facts.pid,

@@ -136,7 +136,7 @@ def _of_trace(document: Document) -> Lines:
     device = document["device"] or "not asked for"
     device += f", {document['cu']} units" if document["cu"] else ""
     lines = [
-        ("process", _process(process)),
+        ("process", _process(process) if document["log"] is None else f"of the log {document['log']}"),
         ("MIOpen", _said(miopen)),
         ("HIP", _said(hip)),
         ("device", device),

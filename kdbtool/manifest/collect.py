@@ -125,7 +125,8 @@ def _origin(facts: Facts) -> str:
     if arch and facts.cu:
         device += f":{facts.cu}"
     overrides = f" with {', '.join(sorted(facts.overrides))} set" if facts.overrides else ""
-    return f"recorded on {device}{overrides} by kdbtool {__version__}"
+    how = "read from a log of" if facts.all.get("source") == "log" else "recorded on"
+    return f"{how} {device}{overrides} by kdbtool {__version__}"
 
 
 def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ def lookup(name: bytes, args: bytes, hit: bool | None) -> SimpleNamespace:
 def trace(*lookups: SimpleNamespace, **facts: Any) -> SimpleNamespace:
     known = {
         "device": "gfx1030", "cu": 36, "simulated": True, "overrides": {}, "miopen_version": "3.4.0",
-        "miopen_path": "/nowhere/libMIOpen.so.1", "miopen_build_id": "00",
+        "miopen_path": "/nowhere/libMIOpen.so.1", "miopen_build_id": "00", "all": {},
     }  # fmt: skip
     problems = [SimpleNamespace(key=PROBLEM), SimpleNamespace(key="damaged")]
     return SimpleNamespace(
