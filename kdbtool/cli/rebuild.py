@@ -28,7 +28,9 @@ from kdbtool.cli import options
 from kdbtool.cli.archs import wanted_archs
 from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, KdbtoolError, printable
 from kdbtool.kdb.names import parse_name
+from kdbtool.kdb.provenance import same_release
 from kdbtool.manifest import Manifest, read_manifest
+from kdbtool.miopen.keys import source_of
 from kdbtool.miopen.versions import resolve
 from kdbtool.reasons import Reason
 from kdbtool.rebuild import logs, publish
@@ -55,9 +57,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="PATH|VERSION",
         help="the libMIOpen.so whose kernel sources are compiled; a version names the build options only",
     )
-    parser.add_argument(
-        "--sources", type=Path, metavar="DIR", help="take the kernel sources from this folder"
-    )
+    options.sources(parser)
     options.arch(parser)
     options.kernel(parser)
     options.root(parser)
@@ -141,6 +141,9 @@ def run(args: argparse.Namespace) -> int:
             manifest=manifest.digest,
             miopen=miopen,
             sources=sources.set_hash,
+            hashes={
+                name: plan.hashes[name] for name in sorted({source_of(key.name) or "" for key, _ in rows})
+            },
             allowed=allowed,
         )
         written.append(publish.publish(arch, paths[arch], rows, store, record, force=args.force))
@@ -170,7 +173,7 @@ def _release(manifest: Manifest, asked: str | None, library: Path | None, args: 
         and (manifest.miopen is None or args.allow_changed or args.allow_unknown)
     ):
         have = resolve(str(library)).rocm  # else equal hashes say enough, and reading it again takes a second
-    if manifest.miopen is not None and have is not None and not _same(manifest.miopen, have):
+    if manifest.miopen is not None and have is not None and not same_release(manifest.miopen, have):
         if not args.allow_changed:
             raise KdbtoolError(
                 f"the manifest is for MIOpen {manifest.miopen}, the sources are of {have}",
@@ -188,12 +191,6 @@ def _release(manifest: Manifest, asked: str | None, library: Path | None, args: 
             hint="add --miopen RELEASE, such as 6.4.3",
         )
     return known
-
-
-def _same(one: str, other: str) -> bool:
-    """Equal as far as both say: a library names its release by two numbers alone."""
-    a, b = one.split("."), other.split(".")
-    return all(x == y for x, y in zip(a, b, strict=False))
 
 
 def _target(arch: str, language: str) -> str:

@@ -36,7 +36,8 @@ class Consequence(enum.Enum):
 
 _REBUILD = "kdbtool manifest {file} -o new.kdbmanifest, then kdbtool rebuild new.kdbmanifest"
 _DROP = "kdbtool manifest {file} --drop dead --miopen VERSION -o new.kdbmanifest, then kdbtool rebuild it"
-_DELETE = "sqlite3 {file} 'PRAGMA journal_mode=delete'"
+_FIX = "kdbtool fix {file} -o new.kdb"
+_SALVAGE = "get the file again, or: kdbtool salvage {file} -o new.kdb"
 _RENAME = "rename it to ARCH.kdb"
 _NONE = "nothing to do"
 _FETCH = "get the file again from where it came"
@@ -49,42 +50,49 @@ class Code(enum.Enum):
     """code, severity, reason, consequence, next command."""
 
     # The file.
-    MALFORMED = ("malformed", _P, "SQLite finds the file damaged", _T, _FETCH)
+    MALFORMED = ("malformed", _P, "SQLite finds the file damaged", _T, _SALVAGE)
+    UNREADABLE = (
+        "unreadable-rows",
+        _P,
+        "a damaged page holds the rows, or the blob of the row: SQLite cannot read them",
+        _T,
+        _SALVAGE,
+    )
     JOURNAL = (
         "journal=wal",
         _P,
         "the file is in WAL mode: MIOpen cannot open it in a folder that is not writable",
         _T,
-        _DELETE,
+        _FIX,
     )
     SIDE_FILES = (
         "side-files",
         _P,
         "rows may still be in the -wal or -journal beside it",
         _NEVER,
-        _DELETE,
+        _FIX,
     )
     NO_COLUMN = ("no-column", _P, "the table lacks a column that MIOpen reads", _T, _FETCH)
-    NO_INDEX = ("no-index", _N, "no index on the key: every look-up reads the whole table", _H, _REBUILD)
+    NO_INDEX = ("no-index", _N, "no index on the key: every look-up reads the whole table", _H, _FIX)
     DUPLICATE_KEY = (
         "duplicate-key",
         _P,
         "several rows have this key, and MIOpen takes whichever SQLite gives first",
         _W,
-        _REBUILD,
+        _FIX,
     )
     EXTRA_COLUMN = ("extra-column", _N, "a column that MIOpen does not know", _H, _NONE)
     EXTRA_TABLE = ("extra-table", _N, "a table that neither MIOpen nor kdbtool makes", _H, _NONE)
     USER_VERSION = ("user-version", _N, "user_version or application_id is not 0", _H, _NONE)
-    ENCODING = ("encoding", _N, "the text encoding is not UTF-8", _H, _REBUILD)
+    ENCODING = ("encoding", _N, "the text encoding is not UTF-8", _H, _FIX)
     PAGE_SIZE = ("page-size", _N, "the page size is not 4096", _H, _NONE)
-    FREE_PAGES = ("free-pages", _N, "the file holds unused pages", _H, "sqlite3 {file} VACUUM")
+    FREE_PAGES = ("free-pages", _N, "the file holds unused pages", _H, _FIX)
     FILE_NAME = (
         "file-name",
         _N,
         "MIOpen opens no kernel database of this name",
         _NEVER,
-        "rename it to ARCH.kdb",
+        _RENAME,
     )
     SHADOWS = (
         "shadows",
@@ -104,11 +112,13 @@ class Code(enum.Enum):
     )
     # The key of a row.
     QUOTE = ("unreachable-quote", _P, Reason.QUOTE.text, _NEVER, _DROP)
-    NOT_TEXT = ("unreachable-type", _P, "the key is not stored as text, or holds a NUL", _NEVER, _DROP)
-    NO_DOT_O = ("unreachable-no-dot-o", _P, Reason.NO_DOT_O.text, _NEVER, _DROP)
-    NO_MCPU = ("unreachable-no-mcpu", _P, Reason.NO_MCPU.text, _NEVER, _DROP)
+    NOT_TEXT = ("unreachable-type", _P, "the key is not stored as text, or holds a NUL", _NEVER, _FIX)
+    NO_DOT_O = ("unreachable-no-dot-o", _P, Reason.NO_DOT_O.text, _NEVER, _FIX)
+    NO_MCPU = ("unreachable-no-mcpu", _P, Reason.NO_MCPU.text, _NEVER, _FIX)
     FOREIGN_MCPU = ("unreachable-foreign-mcpu", _P, Reason.FOREIGN_MCPU.text, _NEVER, _DROP)
-    TARGET_ID = ("unreachable-target-id", _P, Reason.TARGET_ID.text, _NEVER, _DROP)
+    TARGET_ID = ("unreachable-target-id", _P, Reason.TARGET_ID.text, _NEVER, _FIX)
+    NO_SOURCE = ("unreachable-no-source", _P, Reason.NO_SOURCE.text, _NEVER, _DROP)
+    EPOCH = ("unreachable-epoch", _P, Reason.EPOCH.text, _NEVER, _DROP)
     TWIN = ("twin", _N, "once repaired, the key is that of another row", _H, _DROP)
     REPEATED_DEFINES = (
         "repeated-defines",
@@ -117,17 +127,49 @@ class Code(enum.Enum):
         _H,
         _NONE,
     )
+    # Where a row comes from, against the MIOpen, manifest or database that it is compared with.
+    OTHER_MIOPEN = (
+        "other-miopen",
+        _P,
+        "the file was built for another MIOpen, whose host code may launch the kernels differently",
+        _W,
+        _REBUILD,
+    )
+    STALE = (
+        "stale",
+        _P,
+        "the row was built from another text of the source or its headers",
+        _W,
+        _REBUILD,
+    )
+    UNPROVED = (
+        "source-unknown",
+        _N,
+        "nothing says which text of the source the row was built from: it may be stale",
+        _H,
+        _REBUILD,
+    )
+    MISSING_ROW = (
+        "missing-row",
+        _P,
+        "the row is there, not here",
+        _NEVER,
+        "kdbtool rebuild MANIFEST -o new.kdb",
+    )
+    EXTRA_ROW = ("extra-row", _N, "the row is here, not there", _H, _NONE)
+    OTHER_CODE = ("other-code", _P, "the row has other code there", _W, "kdbtool diff {file} OTHER")
+    OTHER_BYTES = ("other-bytes", _N, "the same code in other bytes there", _H, _NONE)
     # The blob of a row.
     BAD_BZ2 = ("bad-bz2", _P, "the blob is no bzip2 stream that decodes", _T, _REBUILD)
-    BZ2_TAIL = ("bz2-tail", _N, "bytes follow the end of the bzip2 stream", _H, _NONE)
-    SIZE_SMALL = ("size-small", _P, "the object is larger than uncompressed_size", _T, _REBUILD)
-    SIZE_LARGE = ("size-large", _N, "the object is smaller than uncompressed_size", _H, _REBUILD)
+    BZ2_TAIL = ("bz2-tail", _N, "bytes follow the end of the bzip2 stream", _H, _FIX)
+    SIZE_SMALL = ("size-small", _P, "the object is larger than uncompressed_size", _T, _FIX)
+    SIZE_LARGE = ("size-large", _N, "the object is smaller than uncompressed_size", _H, _FIX)
     BAD_SIZE = (
         "bad-size",
         _P,
         "uncompressed_size is no size: MIOpen allots it modulo 2**32 bytes, or throws",
         _T,
-        _REBUILD,
+        _FIX,
     )
     HASH_WRONG = ("hash-wrong", _P, "kernel_hash is not the MD5 of the object", _T, _REBUILD)
     HASH_OF_COMPRESSED = (
@@ -135,9 +177,9 @@ class Code(enum.Enum):
         _P,
         "kernel_hash is the MD5 of the compressed bytes, not of the object",
         _T,
-        _REBUILD,
+        _FIX,
     )
-    HASH_CASE = ("hash-case", _P, "kernel_hash is right but not in lower-case hexadecimal", _T, _REBUILD)
+    HASH_CASE = ("hash-case", _P, "kernel_hash is right but not in lower-case hexadecimal", _T, _FIX)
     # The object.
     NOT_ELF = ("not-elf", _P, "the object is neither an ELF nor an offload bundle", _T, _REBUILD)
     BAD_ELF = ("bad-elf", _P, "the ELF is cut or damaged", _T, _REBUILD)
@@ -148,6 +190,13 @@ class Code(enum.Enum):
         "the offload bundle announces another target than its ELF was built for",
         _T,
         _REBUILD,
+    )
+    BUNDLE_LANGUAGE = (
+        "bundle-language",
+        _N,
+        "an offload bundle of a kernel that is not HIP: MIOpen makes none, but loads it",
+        _H,
+        _NONE,
     )
     ELF_CLASS = ("elf-class", _P, "the ELF is not 64-bit little-endian", _T, _REBUILD)
     ELF_MACHINE = ("elf-machine", _P, "the ELF is not for AMD GPUs under HSA", _T, _REBUILD)
@@ -199,6 +248,14 @@ class Code(enum.Enum):
         _T,
         _REBUILD,
     )
+    SYMBOL_MISSING = (
+        "symbol-missing",
+        _P,
+        "the object lacks a kernel that the source defines: launching it throws",
+        _T,
+        _REBUILD,
+    )
+    SYMBOL_EXTRA = ("symbol-extra", _N, "the object has a kernel that the source does not define", _H, _NONE)
     BAD_DESCRIPTOR = (
         "bad-descriptor",
         _P,
@@ -216,9 +273,10 @@ class Code(enum.Enum):
         self.consequence = consequence
         self.step = step
 
-    def next_command(self, path: Path | str) -> str:
-        """What to do next about it, for the file `path`."""
-        return self.step.replace("{file}", shlex.quote(printable(str(path))))
+    def next_command(self, path: Path | str, miopen: str | None = None) -> str:
+        """What to do next about it, for the file `path` judged against `--miopen`."""
+        text = self.step.replace("VERSION", shlex.quote(printable(miopen))) if miopen else self.step
+        return text.replace("{file}", shlex.quote(printable(str(path))))
 
 
 BY_CODE = {c.code: c for c in Code}
@@ -226,7 +284,7 @@ BY_CODE = {c.code: c for c in Code}
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding: where (`row` is the rowid, None for the file itself) and what exactly."""
+    """One finding: where and what exactly. `row`: the rowid; None for the file or a row that is absent."""
 
     code: Code
     detail: str = ""
@@ -242,15 +300,15 @@ class Finding:
         """Whether it makes the file unfit."""
         return self.code.severity is Severity.PROBLEM
 
-    def json(self, path: Path) -> dict[str, Any]:
-        """As `--json` shows it."""
+    def json(self, path: Path, miopen: str | None = None) -> dict[str, Any]:
+        """As `--json` shows it; `path` and `miopen` as in Code.next_command."""
         return {
             "code": self.code.code,
             "severity": self.code.severity.value,
             "row": self.row,
-            "name": printable(self.name) if self.row is not None else None,
+            "name": printable(self.name) if self.name or self.row is not None else None,
             "reason": self.code.reason,
             "detail": printable(self.detail),
             "consequence": self.code.consequence.value,
-            "next": self.code.next_command(path),
+            "next": self.code.next_command(path, miopen),
         }

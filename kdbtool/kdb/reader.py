@@ -122,8 +122,8 @@ class KdbReader:
     def __iter__(self) -> Iterator[Row]:
         return self.rows()
 
-    def rows(self, after: int = -(1 << 63)) -> Iterator[Row]:
-        """Row after Row in the order of rowids, those above `after`."""
+    def rows(self, after: int = -(1 << 63), *, batch: int = BATCH) -> Iterator[Row]:
+        """Row after Row in the order of rowids, those above `after`; `batch` of them to a transaction."""
         self._need_columns()
         if self._rowid is None:
             raise KdbtoolError(
@@ -143,22 +143,22 @@ class KdbReader:
         last = after
         while True:
             with lite.reading(self.path):
-                batch = self.db.execute(query, (last, BATCH)).fetchall()
-            for rowid, name, args, length, found, declared, *types in batch:
+                found = self.db.execute(query, (last, batch)).fetchall()
+            for rowid, name, args, length, stated, declared, *types in found:
                 name, args = _bytes(name), _bytes(args)
                 yield Row(
                     rowid=rowid,
                     name=name,
                     args=args,
-                    hash=_bytes(found).decode("utf-8", "backslashreplace"),
+                    hash=_bytes(stated).decode("utf-8", "backslashreplace"),
                     uncompressed_size=declared if isinstance(declared, int) else -1,
                     blob_size=length if isinstance(length, int) else 0,
                     key_is_text=types == [b"text", b"text"] and b"\0" not in name and b"\0" not in args,
                     _reader=self,
                 )
-            if len(batch) < BATCH:
+            if len(found) < batch:
                 return
-            last = batch[-1][0]
+            last = found[-1][0]
 
     def keys(self) -> Iterator[tuple[bytes, bytes]]:
         """(name, args) of every row, without touching a blob where there is an index on the key."""

@@ -10,6 +10,7 @@ from kdbtool import __version__
 from kdbtool.errors import EXIT_PROBLEMS, KdbtoolError
 from kdbtool.files import check_output
 from kdbtool.kdb.blob import Packed
+from kdbtool.kdb.provenance import source_records
 from kdbtool.kdb.writer import write_kdb
 from kdbtool.manifest import Key
 from kdbtool.rebuild.backend import Identity
@@ -59,9 +60,13 @@ def provenance(
     manifest: str,
     miopen: str,
     sources: str,
+    hashes: Mapping[str, tuple[str, str]],
     allowed: list[str],
 ) -> dict[str, str]:
-    """What a kdb says of its making: hashes and versions, no time and no path, so that same is same."""
+    """What a kdb says of its making: hashes and versions, no time and no path, so that same is same.
+
+    `hashes`: of each kernel source that a row was built from (SourceSet.hash_of).
+    """
     record = {
         "kdbtool": __version__,
         "manifest": f"sha256:{manifest}",
@@ -73,6 +78,7 @@ def provenance(
     for (language, target), tool in sorted(identity.tools.items()):
         if target.split(":")[0] == arch and tool.why is None:
             record[f"toolchain {language} {target}"] = f"sha256:{identity.digest(language, target)}"
+    record |= source_records(hashes)
     if allowed:
         record["allowed"] = " ".join(sorted(allowed))
     return record

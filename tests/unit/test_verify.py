@@ -77,7 +77,8 @@ ROWS: list[tuple[str, Columns, list[str]]] = [
     ("object of x86", row(data=code_object(machine=62)), ["elf-machine"]),
     ("object of 32 bits", row(data=code_object(elf_class=1)), ["elf-class"]),
     ("no kernel", row(data=code_object(kernels=())), ["no-kernels"]),
-    ("bundle for another", row(data=hip_bundle(GOOD, "gfx900")), ["bundle-target"]),
+    ("bundle for another", row(b"a.cpp.o", data=hip_bundle(GOOD, "gfx900")), ["bundle-target"]),
+    ("bundle of an OpenCL kernel", row(data=hip_bundle(GOOD, "gfx1030")), ["bundle-language"]),
     ("bomb", row(blob=bz2.compress(bytes(50_000_000)), size=1000), ["size-small"]),
 ]
 
@@ -203,7 +204,7 @@ def test_xnack_in_the_name_turns_the_devices_setting(tmp_path: Path) -> None:
 
 def test_gfx906_as_miopen_itself_compiles_it(tmp_path: Path) -> None:
     data = hip_bundle(code_object("gfx906", xnack="off", sramecc="any"), "gfx906:xnack-")
-    assert codes(make(tmp_path / "gfx906.kdb", [row(args=b" -mcpu=gfx906", data=data)])) == [
+    assert codes(make(tmp_path / "gfx906.kdb", [row(b"a.cpp.o", b" -mcpu=gfx906", data)])) == [
         "features-explicit"
     ]
 
