@@ -66,6 +66,10 @@ def describe(kind: Kind) -> dict[str, Any]:
         from kdbtool.miopen import finddb
 
         return found | {"text": kind.text.partition(",")[0], **finddb.summary(kind.path)}
+    if what is FileKind.PERF_DB:
+        from kdbtool.miopen import perfdb
+
+        return found | {"text": kind.text.partition(",")[0], **perfdb.summary(kind.path)}
     if kind.what is FileKind.DIRECTORY:
         return found | {"text": "a folder of traces", **_folder(kind.path)}
     if not holds_keys(kind):

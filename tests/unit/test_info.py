@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,19 @@ def test_find_db(shared: Path, run_cli: Callable[..., Any]) -> None:
     assert found["kind"] == "find-db" and found["problems"] > 9_000
     shown = run_cli("info", shared / "data" / "gfx942130.HIP.fdb.txt.bz2")
     assert shown.code == 0 and "solvers:" in shown.out
+
+
+def test_perf_db(shared: Path, run_cli: Callable[..., Any], tmp_path: Path) -> None:
+    packed = shared / "data" / "gfx942130.db.bz2"
+    plain = tmp_path / "gfx942130.db"
+    plain.write_bytes(bz2.decompress(packed.read_bytes()))
+    one, other = document(run_cli, packed, plain)
+    assert one["kind"] == other["kind"] == "perf-db"
+    skip = ("path", "size", "text")
+    assert {k: v for k, v in one.items() if k not in skip} == {
+        k: v for k, v in other.items() if k not in skip
+    }
+    assert "solvers:" in run_cli("info", packed).out
 
 
 @pytest.mark.parametrize(
