@@ -133,7 +133,8 @@ def code_object(
 
     def section(name: bytes, kind: int, at: int, size: int, link: int = 0, entsize: int = 0) -> bytes:
         return struct.pack(
-            "<IIQQQQIIQQ", shstr.index(name), kind, 2, BASE + at, at, size, link, 1, 8, entsize
+            *("<IIQQQQIIQQ", shstr.index(name), kind, 6 if name == b".text" else 2),
+            *(BASE + at, at, size, link, 1, 8, entsize),
         )
 
     sections = b"\0" * 64 + b"".join(
