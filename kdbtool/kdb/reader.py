@@ -145,6 +145,9 @@ class KdbReader:
             with lite.reading(self.path):
                 found = self.db.execute(query, (last, batch)).fetchall()
             for rowid, name, args, length, stated, declared, *types in found:
+                if rowid <= last:  # a damaged page can lead SQLite round in circles
+                    raise self._out_of_order()
+                last = rowid
                 name, args = _bytes(name), _bytes(args)
                 yield Row(
                     rowid=rowid,
@@ -158,7 +161,6 @@ class KdbReader:
                 )
             if len(found) < batch:
                 return
-            last = found[-1][0]
 
     def keys(self) -> Iterator[tuple[bytes, bytes]]:
         """(name, args) of every row, without touching a blob where there is an index on the key."""
@@ -169,7 +171,7 @@ class KdbReader:
         # A page at a time along the index, each its own transaction.
         order = "kernel_name COLLATE BINARY, kernel_args COLLATE BINARY"
         after = ""
-        values: tuple[object, ...] = ()
+        values: tuple[bytes, ...] = ()
         while True:
             query = f"SELECT kernel_name, kernel_args FROM kern_db {after} ORDER BY {order} LIMIT {BATCH}"
             with lite.reading(self.path):
@@ -178,7 +180,13 @@ class KdbReader:
             if len(batch) < BATCH:
                 return
             after = f"WHERE ({order}) > (CAST(? AS TEXT), CAST(? AS TEXT))"
+            if values and tuple(batch[-1]) <= values:
+                raise self._out_of_order()
             values = tuple(batch[-1])
+
+    def _out_of_order(self) -> KdbtoolError:
+        why = "its rows are out of order"
+        return KdbtoolError("damaged database", where=self.path, why=why, hint="kdbtool salvage")
 
     def _plain_keys(self) -> bool:
         """Whether each key is a text of bytes as they are, so that one says where the next page begins."""
@@ -228,6 +236,9 @@ class KdbReader:
             try:
                 row = self.db.execute(query, (middle,)).fetchone()
             except lite.SQLITE_ERRORS:
+                damaged = middle
+                continue
+            if row is not None and row[0] <= middle:  # led round in a circle
                 damaged = middle
             else:
                 high, found = middle, row
