@@ -64,8 +64,12 @@ class Command:
     solution: int | None
 
 
-def parse_command(text: str) -> Command:
-    """The command `conv ...` (what follows `MIOpenDriver`); it ends where a shell would end it."""
+def parse_command(text: str, *, version: tuple[int, ...] | None = None, logged: bool = False) -> Command:
+    """The command `conv ...` (what follows `MIOpenDriver`); it ends where a shell would end it.
+
+    `version`: MIOpen's, (3, 4, 0); None is the newest known. `logged`: MIOpen itself wrote it, of
+    tensors that a program made: it writes the filters of a transposed convolution in its own way.
+    """
     words = text.split()[:MAX_WORDS]
     if not words or words[0] not in TYPES:
         raise KdbtoolError("not a convolution of MIOpenDriver", where=(words or [""])[0][:40])
@@ -73,7 +77,16 @@ def parse_command(text: str) -> Command:
     numbers = {name: _number(name, given.get(name), default) for name, (_, default) in _NUMBERS.items()}
     texts = {name: given.get(name, default) for name, (_, default) in _TEXTS.items()}
     solution = texts["solution"]
-    keys = tuple(_keys(TYPES[words[0]], numbers, texts))
+    if logged and texts["mode"] == "trans":
+        # src/driver_arguments.cpp: `-k` is the filters of one group; up to 5.7 the input's channels.
+        if version is None or version < (3,):
+            raise KdbtoolError("a transposed convolution, whose filters MIOpen may not have written")
+        if max(numbers[f"conv_stride_{axis}"] for axis in "dhw") > 1:
+            raise KdbtoolError("a transposed convolution, whose output padding MIOpen does not write")
+        numbers["out_channels"] *= max(numbers["group_count"], 1)
+    # 6.4.3's driver makes the output of convint8 INT8, those before (3.3.0 seen) INT32.
+    output = "INT32" if words[0] == "convint8" and version is not None and version < (3, 4) else None
+    keys = tuple(_keys(TYPES[words[0]], output or TYPES[words[0]], numbers, texts))
     return Command(
         keys, int(solution) if solution.isdigit() and solution.isascii() and int(solution) else None
     )
@@ -103,7 +116,7 @@ def _number(name: str, text: str | None, default: int) -> int:
     return int(text)
 
 
-def _keys(kind: str, n: dict[str, int], texts: dict[str, str]) -> list[tuple[str, str]]:
+def _keys(kind: str, output: str, n: dict[str, int], texts: dict[str, str]) -> list[tuple[str, str]]:
     dims = n["spatial_dim"]
     if dims not in _LAYOUTS:
         raise KdbtoolError(f"{dims} spatial dimensions: neither 2 nor 3")
@@ -139,7 +152,6 @@ def _keys(kind: str, n: dict[str, int], texts: dict[str, str]) -> list[tuple[str
 
     x, y, w = (batch, channels, *size), (batch, filters, *out), (*weights, *window)
     chosen = [_layout(texts[f"{name}_layout"], dims) for name in ("in", "fil", "out")]
-    types = [kind, kind, "INT32" if kind == "INT8" else kind]
     casts = [_cast(texts[f"{name}_cast_type"]) for name in ("in", "wei", "out")]
     found = []
     for bit, call in ((1, "F"), (2, "B"), (4, "W")):
@@ -150,13 +162,13 @@ def _keys(kind: str, n: dict[str, int], texts: dict[str, str]) -> list[tuple[str
         letter = {"F": "B", "B": "F"}.get(call, call) if transposed else call
         order = (0, 1, 2) if x_first else (2, 1, 0)
         sides = [(x, w, y)[i] for i in order]
+        types = kind if output == kind else "".join((kind, kind, output)[i] for i in order)
         layout = _common([chosen[i] for i in order], sides)
-        of = [types[i] for i in order]
         suffixes = [f"g{groups}"] if groups > 1 else []
         suffixes += [f"c{side}{casts[i]}" for side, i in zip("iwo", order, strict=True) if casts[i]]
         problem = Problem(
             sides[0][1], sides[0][2:], window, sides[2][1], sides[2][2:], batch, pads, strides, dilations, 0,
-            layout, of[0] if len(set(of)) == 1 else "".join(of), letter, tuple(suffixes),
+            layout, types, letter, tuple(suffixes),
         )  # fmt: skip
         found.append((call, format_problem(problem)))
     return found

@@ -43,6 +43,7 @@ _DEVICE = re.compile(rb"Raw device name: (gfx[0-9a-z-]{2,24}(?::[a-z]+[-+])*)\s*
 _VERSION = re.compile(rb"MIOpen version ([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})")
 _HIP = re.compile(rb"HIP version ([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,8})")
 _DRIVER = re.compile(rb"MIOpenDriver(?:\.exe)?\"? +(conv[a-z0-9]* .*)\Z", re.DOTALL)
+_CAST = re.compile(r"_c[iwo][A-Z0-9]+")
 _COMMAND = re.compile(rb"Command \[([A-Za-z0-9_]{1,64})\] ")
 
 
@@ -176,7 +177,7 @@ class _Reader:
         found = _DRIVER.search(said)
         if found is None:
             return  # not of a convolution
-        command = self._parsed(line, found[1])
+        command = self._parsed(line, found[1], logged=True)
         if command is None:
             return
         for _, key in command.keys:
@@ -191,9 +192,11 @@ class _Reader:
         for _, key in command.keys if command else ():
             self._stated.setdefault(key, line.number)
 
-    def _parsed(self, line: Line, text: bytes) -> Command | None:
+    def _parsed(self, line: Line, text: bytes, logged: bool = False) -> Command | None:
+        said = self.facts.get("miopen.version")
+        version = tuple(map(int, said.split("."))) if said else None
         try:
-            return parse_command(text.decode("ascii", "backslashreplace"))
+            return parse_command(text.decode("ascii", "backslashreplace"), version=version, logged=logged)
         except KdbtoolError as error:
             self.notes.append((line.number, f"driver command: {error.what}"))
             return None
@@ -270,10 +273,11 @@ def _another(text: bytes, tag: re.Match[bytes] | None) -> re.Match[bytes] | None
 
 
 def _untyped(key: str) -> str:
-    """A problem key without its data type."""
-    fields = key.split("-")
+    """A problem key without its data type and cast types."""
+    plain = _CAST.sub("", key)
+    fields = plain.split("-")
     at = next((i for i in range(len(fields) - 1, 0, -1) if fields[i][:1] in ("F", "B", "W")), 0)
-    return "-".join(fields[: at - 1] + fields[at:]) if at else key
+    return "-".join(fields[: at - 1] + fields[at:]) if at else plain
 
 
 def _direction(key: str) -> str:
