@@ -214,8 +214,10 @@ class _Expression:
         if macro is None:
             return 0
         self.expansions += 1
-        if macro is UNKNOWN or macro.params is not None or self.expansions > MAX_EXPANSIONS:
+        if macro.params is not None or self.expansions > MAX_EXPANSIONS or self.peek() == "(":
             raise _NotUnderstood
+        if macro is UNKNOWN:
+            return None
         self.tokens = macro.body + self.tokens[self.at :]  # as text: its operators bind with those around
         self.at = 0
         return self.unary(depth + 1)
