@@ -259,6 +259,8 @@ def _report(
         print(f"kdbtool rebuild: skipped: {name}", file=sys.stderr)
     if result.damaged:
         print(f"kdbtool rebuild: {result.damaged} damaged objects in the cache, built again", file=sys.stderr)
+    for line in logs.findings(result.failures):
+        print(f"kdbtool rebuild: {line}", file=sys.stderr)
     if failed is not None:
         print(
             f"kdbtool rebuild: logs of {len(result.failures)} failed kernels: {printable(failed)}",
@@ -310,6 +312,7 @@ def _as_json(
             }
             for f in result.failures
         ],
+        "findings": logs.findings(result.failures),
         "logs": printable(failed) if failed else None,
     }
 

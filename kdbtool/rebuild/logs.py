@@ -2,6 +2,9 @@
 
 One folder per kernel in the log folder, `headers/` once beside them. Folders of an earlier run are
 removed first, so that what is there always belongs to the last run.
+
+`findings` tells what the logs of many failures have in common and no kernel is to blame for: headers
+that the machine lacks (MIOpen issue 2049).
 """
 
 from __future__ import annotations
@@ -17,6 +20,36 @@ from kdbtool.rebuild.engine import Failure
 
 MAX_FOLDERS = 1000  # one wrong header fails every kernel; nobody reads more
 _OURS = re.compile(r"[0-9a-f]{12}-[A-Za-z0-9_.+-]+")
+
+
+# What <...> of the standard libraries MIOpen's kernels and clang's own headers include (C++20, C17).
+_CXX = frozenset(
+    "algorithm any array atomic bit cassert cerrno cfloat climits cmath complex cstddef cstdint cstdio "
+    "cstdlib cstring ctime functional initializer_list iosfwd iostream istream iterator limits list map "
+    "memory new numeric optional ostream ratio set sstream stdexcept string string_view tuple type_traits typeinfo "
+    "unordered_map utility variant vector version".split()
+)
+_C = frozenset("assert.h errno.h math.h stdio.h stdlib.h string.h time.h wchar.h".split())
+_MISSING = re.compile(r"fatal error: '([^'\n]{1,200})' file not found")
+_STANDARD = (
+    (_CXX, "C++ standard headers missing", "install g++ (Debian, Ubuntu) or gcc-c++ (Fedora)"),
+    (_C, "C standard headers missing", "install libc6-dev (Debian, Ubuntu) or glibc-devel (Fedora)"),
+)
+
+
+def findings(failures: list[Failure]) -> list[str]:
+    """One line per cause that lies outside the kernels, with the number of kernels that it failed."""
+    lines = []
+    for names, what, hint in _STANDARD:
+        kernels, missing = 0, set()
+        for failure in failures:
+            found = names & set(_MISSING.findall(failure.outcome.log))
+            kernels += bool(found)
+            missing |= found
+        if kernels:
+            which = ", ".join(sorted(missing))
+            lines.append(f"{what} ({which}): not the kernels' fault, {kernels} of them; {hint}")
+    return lines
 
 
 def check(folder: Path) -> None:
