@@ -24,9 +24,9 @@ from kdbtool.kdb.reader import KdbReader
 from kdbtool.manifest.reader import read_manifest
 from kdbtool.manifest.writer import write_manifest
 from kdbtool.miopen.embed import NotEmbeddable, embed
+from kdbtool.miopen.installed import inspect
 from kdbtool.miopen.keys import collapse, define_lists, find_repeat, language, source_of, split_arch
 from kdbtool.miopen.liveness import judge, repair
-from kdbtool.miopen.sources import from_library
 from kdbtool.miopen.spelling import other_spelling
 from kdbtool.miopen.versions import resolve
 from kdbtool.shim.trace import read_trace
@@ -95,11 +95,11 @@ def _trace(path: Path) -> None:
 
 
 def _library(path: Path) -> None:
-    build = resolve(str(path))
-    sources = from_library(path)
-    assert build.kernels == frozenset(sources.kernels)
-    for kernel in sources.kernels:
-        sources.hash_of(kernel)
+    found = inspect(path)
+    assert found.build.kernels == frozenset(found.sources.kernels)
+    assert all(fact.how.isprintable() and (fact.value or "").isprintable() for fact in found.facts)
+    for kernel in found.sources.kernels:
+        found.sources.hash_of(kernel)
 
 
 def _embed(path: Path) -> None:

@@ -14,7 +14,13 @@ BANNER = "MD version \\0, HIP version 6.4.43484\\0, MIOpen version 3.4.0.\\0"
 
 
 def library(
-    cc: str, folder: Path, texts: dict[str, str] | None = None, *, banner: str = BANNER, extra: str = ""
+    cc: str,
+    folder: Path,
+    texts: dict[str, str] | None = None,
+    *,
+    banner: str = BANNER,
+    extra: str = "",
+    flags: tuple[str, ...] = (),
 ) -> Path:
     """A shared library that exports these texts as addkernels does: NUL behind, SIZE beside."""
     source = folder / "lib.c"
@@ -25,5 +31,5 @@ def library(
         lines.append(f"const size_t {name}_SIZE = {len(data)};")
     source.write_text("\n".join(lines))
     out = folder / "libMIOpen.so.1.0"
-    subprocess.run([cc, "-shared", "-fPIC", "-o", out, source], check=True, timeout=60)
+    subprocess.run([cc, "-shared", "-fPIC", *flags, "-o", out, source], check=True, timeout=60)
     return out

@@ -38,7 +38,7 @@ def real_rows(shared: Path) -> Rows:
 def real_keys(shared: Path) -> list[tuple[bytes, bytes]]:
     """Some of the keys that MIOpen 6.4.3 asked for."""
     with lzma.open(shared / "data" / "keys.gfx1030-sample.tsv.xz") as file:
-        lines = file.read().split(b"\n")[:-1:1500]
+        lines = file.read().split(b"\n")[:-1:3000]
     pairs = (line.partition(b"\t") for line in lines)
     return [(name, args) for name, _, args in pairs]
 
@@ -138,7 +138,11 @@ def test_libraries(tmp_path: Path) -> None:
     cc = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if cc is None:
         pytest.skip("no C compiler")
-    tally = run("library", [library(cc, tmp_path).read_bytes()], tmp_path / "in")
+    bare = ("-nostdlib", "-Wl,--build-id", "-s")  # few sections, each of which is parsed 5,000 times
+    extra = (
+        'const char t[] = "\\0/usr/share/miopen/db\\0/usr/bin/clang++-21\\0HIP.3_4_0_\\0~/.cache/miopen/";'
+    )
+    tally = run("library", [library(cc, tmp_path, extra=extra, flags=bare).read_bytes()], tmp_path / "in")
     assert tally.refused > 500 and tally.accepted > 100
 
 
@@ -148,4 +152,4 @@ def test_embedded_sources(tmp_path: Path) -> None:
 
 
 def test_keys(real_keys: list[tuple[bytes, bytes]], tmp_path: Path) -> None:
-    run("keys", [b"\n".join(name + b"\t" + args for name, args in real_keys[:2])], tmp_path)
+    run("keys", [b"\n".join(name + b"\t" + args for name, args in real_keys[:1])], tmp_path)
