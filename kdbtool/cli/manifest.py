@@ -1,9 +1,9 @@
-"""Traces, kernel databases and manifests in, one sorted text out.
+"""Traces, logs, kernel databases and manifests in, one sorted text out.
 
   kdbtool manifest traces/ -o resnet50.kdbmanifest
   kdbtool manifest gfx942.kdb --miopen 6.2.2 --drop dead --repair -o gfx942.kdbmanifest
 
-INPUT is a trace, a folder of traces, a .kdb or .ukdb, or a manifest; what it is, its content says. The
+INPUT is a trace, a folder of traces, a log of MIOpen, a .kdb or .ukdb, or a manifest: its content says. The
 text goes to standard output or to the file of -o. What went in, what was dropped and why goes to standard
 error; --json puts that account on standard output instead, and the text only into the file of -o.
 docs/manifest-format.md has the grammar.
@@ -29,13 +29,13 @@ from kdbtool.miopen.sources import SourceSet, from_directory, from_library
 from kdbtool.miopen.versions import MiopenBuild
 from kdbtool.reasons import Reason
 
-HELP = "write kernel keys as sorted text: from traces, kernel databases, manifests"
+HELP = "write kernel keys as sorted text: from traces, logs, kernel databases, manifests"
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "inputs", nargs="+", type=Path, metavar="INPUT", help="trace, folder, kdb, or manifest"
+        "inputs", nargs="+", type=Path, metavar="INPUT", help="trace, folder, log, kdb, or manifest"
     )
     options.output(parser, "write the manifest to this file (default: standard output)")
     parser.add_argument(
