@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kdbtool.errors import KdbtoolError
 from kdbtool.miopen.config import KEY_OPTIONS, Config, config_beside
 from kdbtool.miopen.elfread import Library
+from kdbtool.miopen.solvers import solver_set
 from kdbtool.miopen.sources import SourceSet, build_and_sources, hip_version
 from kdbtool.miopen.versions import MiopenBuild
 
@@ -59,7 +61,7 @@ def inspect(path: Path) -> Installed:
         hip = hip_version(library)
         config = config_beside(path, build.version, hip)
         facts = [*_identity(library, build, hip), *_back_end(library), *_places(library, path)]
-        facts += [*_databases(library), *_key_options(build, config)]
+        facts += [*_databases(library), _solvers(build), *_key_options(build, config)]
     return Installed(build, sources, tuple(facts))
 
 
@@ -146,6 +148,15 @@ def _databases(library: Library) -> Iterator[Fact]:
     text = bool(_texts(library, _TEXT_PERF_DB))
     how = "the name .db.txt is a text in it" if text else "the name .db.txt is no text in it: SQLite, or 5.x"
     yield Fact("perf-db", "text (.db.txt)" if text else None, how)
+
+
+def _solvers(build: MiopenBuild) -> Fact:
+    try:
+        found = solver_set(build)
+    except KdbtoolError as error:
+        return Fact("solvers", None, error.why or error.what)
+    more = len(found.without_code) + len(found.left_out)
+    return Fact("solvers", f"{len(found.usable)} of {len(found.usable) + more} names", "types in the library")
 
 
 def _key_options(build: MiopenBuild, config: Config | None) -> Iterator[Fact]:
