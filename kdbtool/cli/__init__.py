@@ -27,6 +27,7 @@ COMMANDS = (
     "verify",
     "info",
     "list",
+    "diff",
     "merge",
     "fix",
     "salvage",

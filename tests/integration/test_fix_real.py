@@ -29,10 +29,7 @@ def loaded(record: Callable[..., Any], traces: Path, system: Path) -> tuple[int,
     done = record(traces, DRIVER, *CONV, arch="gfx942", env=env)
     said = set(re.findall(r'Successfully loaded binary for: "([^"]+)"', done.out + done.err))
     hits = {
-        lookup.name.decode()
-        for file in traces.iterdir()
-        for lookup in read_trace(file).lookups
-        if lookup.hit
+        lookup.name.decode() for file in traces.iterdir() for lookup in read_trace(file).lookups if lookup.hit
     }
     return done.code, said, hits
 
