@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from kdbtool import targets
 from kdbtool.errors import KdbtoolError
 from kdbtool.miopen.keys import is_arch
 
@@ -25,6 +26,8 @@ def wanted_archs(values: Iterable[str] | None) -> set[str] | None:
         elif is_arch(arch) and (not colon or _CU.fullmatch(cu)):
             out.add(arch)
         else:
+            if cu.endswith(("+", "-")) and arch in targets.known():
+                targets.split_target(value)  # a target id: it says which features there are
             raise KdbtoolError(
                 f"not an architecture: {value[:40]}",
                 where="--arch",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from kdbtool import targets
 from kdbtool.codeobject.check import device_target
 from kdbtool.errors import KdbtoolError, printable
 from kdbtool.kdb.against import Against, Said, digest_of, short
@@ -25,6 +26,7 @@ from kdbtool.kdb.sqlite import MAX_VALUE
 from kdbtool.kdb.stats import Stats
 from kdbtool.kdb.writer import ContentHash
 from kdbtool.miopen.entrypoints import Entries
+from kdbtool.miopen.history import absence, epoch_of
 from kdbtool.miopen.keys import is_arch, language, source_of, split_mcpu
 from kdbtool.miopen.liveness import judge, repair
 from kdbtool.miopen.versions import MiopenBuild
@@ -245,9 +247,13 @@ class _Rows:
         if code is Code.NO_DOT_O:
             return short(row.name)
         if code in (Code.FOREIGN_MCPU, Code.TARGET_ID) and split is not None:
-            return f"-mcpu={printable(split[1])}"
-        if code in (Code.NO_SOURCE, Code.EPOCH) and self.build is not None:
-            return f"MIOpen {self.build.version} of ROCm {self.build.rocm}"
+            return f"-mcpu={printable(split[1])}{_illegal(split[1])}"
+        if code is Code.NO_SOURCE:
+            source = source_of(row.name)
+            return absence(source, self.build) if source is not None else short(row.name)
+        if code is Code.EPOCH:
+            epoch = epoch_of(row.args)
+            return f"those of {epoch}" if epoch is not None else "of no one MIOpen"
         return short(row.args)
 
     def expected_arch(self, row: Row) -> str | None:
@@ -349,6 +355,16 @@ class _Rows:
                 detail = f"{key}: {said.record.get(key, 'nothing')[:64]} there, {value} counted"
                 self.report.findings.append(Finding(Code.BAD_PROVENANCE, detail))
                 return
+
+
+def _illegal(target: str) -> str:
+    """What makes a target id none that exists."""
+    try:
+        if ":" in target:
+            targets.split_target(target)
+    except KdbtoolError as error:
+        return f": {error.what}, {error.why}" if error.why else f": {error.what}"
+    return ""
 
 
 def _repeated_define(args: bytes) -> bytes | None:

@@ -59,6 +59,19 @@ def releases_with(source: str) -> list[str]:
     return [rocm for rocm, release in releases().items() if source in lists[release.kernels]]
 
 
+def absence(source: str, build: MiopenBuild | None = None) -> str:
+    """What is known of a kernel source that `build`, or a source tree, lacks: who has it, in a few words."""
+    have = [release for release in releases_with(source) if release != "develop"]
+    known = [release for release in releases() if release != "develop"]
+    if not have:
+        return f"no MIOpen from {known[0]} to {known[-1]} has it"
+    text = f"MIOpen has it from {have[0]} to {have[-1]}" if len(have) > 1 else f"only MIOpen {have[0]} has it"
+    if have[-1] == known[-1] and build is None:
+        return f"{text}, so a newer one removed it"
+    after = renamed(source, build) if build is not None else None
+    return f"{text}, then it is {after}" if after is not None else text
+
+
 def successors(source: str, build: MiopenBuild, arch: str | None = None) -> tuple[str, ...]:
     """The kernel sources of `build` that took the place of `source`, which it has no more, sorted.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from kdbtool.errors import KdbtoolError, printable
 from kdbtool.manifest import ASKED_UNBUILT, Hashes, Key, Manifest, Variant
+from kdbtool.miopen.history import absence
 from kdbtool.miopen.keys import language as language_of
 from kdbtool.miopen.keys import split_mcpu
 from kdbtool.miopen.sources import SourceSet
@@ -149,7 +150,7 @@ def _unbuildable(variant: Variant, sources: SourceSet, recipe: Recipe) -> tuple[
     if language not in LANGUAGES or language not in recipe.commands:
         return Reason.NO_COMPILER, f"nothing here builds {variant.source.rpartition('.')[2]} files"
     if variant.source not in sources.kernels:
-        return Reason.SOURCE_ABSENT, ""
+        return Reason.SOURCE_ABSENT, f"{variant.source} is not among the sources: {absence(variant.source)}"
     return None
 
 
