@@ -5,7 +5,8 @@ src/include/miopen/handle.hpp `GetDbBasename`, rocm-5.0.0 to develop of October 
 architecture, `_nosramecc` or `_sramecc` (in practice never), `_xnack` where the device reports
 xnack+, then the number of compute units: `_` and decimal up to 64, hexadecimal glued on above.
 Newer files glue hexadecimal on below 64 too (`gfx115128` is 40 units) and use `_` for the rest.
-On RDNA the number counts work group processors: an RX 6800 XT with 72 CUs is `gfx1030_36`.
+On RDNA the number counts work group processors: an RX 6800 XT with 72 CUs is `gfx1030_36`. What an
+architecture's number counts, and which counts exist, is data in kdbtool/targets.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from kdbtool import targets
 from kdbtool.codeobject.flags import ARCHS
 
 # Longest first, so that gfx1030_36 is not read as some gfx10 with a count.
@@ -33,7 +35,7 @@ _KINDS = (
     (".udb", "user-perf-db"),
     (".db", "perf-db"),
 )
-# RDNA: hipDeviceAttributeMultiprocessorCount counts WGPs.
+# Where targets/ has no data: from gfx10 on hipDeviceAttributeMultiprocessorCount counts WGPs.
 _WGP = re.compile(r"gfx1[0-9a-f]{3}")
 
 
@@ -51,7 +53,19 @@ class KdbName:
     @property
     def unit(self) -> str:
         """What the count counts: `WGP` on RDNA, else `CU`."""
+        if self.arch in targets.known():
+            return targets.load(self.arch).cu_unit
         return "WGP" if _WGP.fullmatch(self.arch) else "CU"
+
+    @property
+    def is_known_count(self) -> bool | None:
+        """Whether a device with this count exists; None where the name has none or targets/ no such arch.
+
+        One that does not exist is an override or a partition: MIOpen names the file after what HIP reports.
+        """
+        if self.cu is None or self.arch not in targets.known():
+            return None
+        return self.cu in targets.load(self.arch).cu_known
 
 
 def parse_name(name: str | PurePath) -> KdbName | None:

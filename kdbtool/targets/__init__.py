@@ -63,9 +63,10 @@ class Target:
     @property
     def kdb_names(self) -> tuple[str, str]:
         """Base names that MIOpen looks for: with the count (decimal up to 64, else hex), and without."""
-        count = f"_{self.cu}" if self.cu <= 64 else f"{self.cu:x}"
-        xnack = "_xnack" if "xnack+" in self.device else ""
-        return f"{self.arch}{xnack}{count}", f"{self.arch}{xnack}"
+        from kdbtool.kdb.names import base_name  # late: names reads the data of this package
+
+        xnack = "xnack+" in self.device
+        return base_name(self.arch, self.cu, xnack=xnack), base_name(self.arch, xnack=xnack)
 
     def build_target(self, language: str) -> str:
         """The target id to compile `hip`, `opencl` or `asm` for: generic, but for named exceptions."""

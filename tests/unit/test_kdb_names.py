@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdbtool import targets
 from kdbtool.codeobject.flags import ARCHS
 from kdbtool.kdb.names import KdbName, base_name, file_name, parse_base, parse_name, system_names
 
@@ -61,3 +62,41 @@ def test_the_count_of_rdna_is_of_work_group_processors() -> None:
 
 def test_system_names_in_the_order_of_miopen() -> None:
     assert system_names("gfx942", 304) == ("gfx942130.kdb", "gfx942.kdb")
+
+
+def test_no_architecture_begins_another_one_so_that_a_name_has_one_reading() -> None:
+    assert not [(a, b) for a in ARCHS for b in ARCHS if a != b and b.startswith(a)]
+    assert set(targets.known()) <= ARCHS
+
+
+@pytest.mark.parametrize("arch", targets.known())
+def test_each_known_device_both_ways(arch: str) -> None:
+    target = targets.load(arch)
+    for cu in target.cu_known:
+        for ending in ("kdb", "ukdb", "kdb.bz2", "HIP.fdb.txt", "db.txt"):
+            name = parse_name(f"{base_name(arch, cu)}.{ending}")
+            assert name is not None
+            assert (name.arch, name.cu, name.unit, name.is_known_count) == (arch, cu, target.cu_unit, True)
+    assert target.kdb_names == (base_name(arch, target.cu), arch)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "exists"),
+    [
+        ("gfx1030_36.kdb", "WGP", True),
+        ("gfx1030_14.ukdb", "WGP", False),  # HSA_OVERRIDE_GFX_VERSION (field case 23)
+        ("gfx90a6e.kdb", "CU", True),
+        ("gfx950100.kdb", "CU", True),
+        ("gfx115128.kdb", "WGP", True),
+        ("gfx120020.kdb", "WGP", True),
+        ("gfx942_64.kdb.bz2", "CU", True),
+        ("gfx90a_xnack68.ukdb", "CU", True),
+        ("gfx803_36.kdb", "CU", None),
+        ("gfx1036_1.ukdb", "WGP", None),
+        ("gfx942.kdb", "CU", None),
+    ],
+)
+def test_what_the_count_counts_and_whether_it_exists(name: str, unit: str, exists: bool | None) -> None:
+    found = parse_name(name)
+    assert found is not None
+    assert (found.unit, found.is_known_count) == (unit, exists)
