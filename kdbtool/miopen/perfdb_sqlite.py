@@ -46,22 +46,29 @@ def read(path: Path, damaged: Report = ignore) -> Iterator[PerfRecord]:
     """The rows of an SQLite perf-db, plain or `.bz2`, by id; of one solver and problem the last counts."""
     report = textdb.bounded(path, damaged)
     with opened(path) as db, lite.reading(path):
-        latest: dict[tuple[int, bytes], int] = {}
-        if _repeats(db):
-            for number, solver, config in db.execute("SELECT id, solver, config FROM perf_db ORDER BY id"):
-                latest[config, solver] = number
-        for row in db.execute(_SELECT):
-            number, solver, params, config_id, *columns = row
-            if config_id is None:
-                report(Damage(number, NO_CONFIG, _text(solver) or ""))
-                continue
-            record = _record(number, solver, params, columns)
-            if record is None:
-                report(Damage(number, BAD_ROW, repr(row[1:3])[:100]))
-            elif latest.get((config_id, solver), number) != number:
-                report(Damage(number, Damaged.REPEATED, f"{record.key} {record.solver}"))
-            else:
+        if not _repeats(db):
+            yield from _rows(db, report)
+            return
+        records = list(_rows(db, report))
+        latest = {(record.key, record.solver): record.line for record in records}
+        for record in records:
+            if latest[record.key, record.solver] == record.line:
                 yield record
+            else:
+                report(Damage(record.line, Damaged.REPEATED, f"{record.key} {record.solver}"))
+
+
+def _rows(db: sqlite3.Connection, report: Report) -> Iterator[PerfRecord]:
+    for row in db.execute(_SELECT):
+        number, solver, params, config_id, *columns = row
+        if config_id is None:
+            report(Damage(number, NO_CONFIG, _text(solver) or ""))
+            continue
+        record = _record(number, solver, params, columns)
+        if record is None:
+            report(Damage(number, BAD_ROW, repr(row[1:3])[:100]))
+        else:
+            yield record
 
 
 def unused_configs(path: Path) -> int:
@@ -137,9 +144,12 @@ def _check(path: Path, db: sqlite3.Connection) -> None:
 
 
 def _repeats(db: sqlite3.Connection) -> bool:
-    """Whether some solver has two rows for one problem; MIOpen's unique index does not let it."""
-    query = "SELECT 1 FROM perf_db GROUP BY solver, config HAVING count(*) > 1 LIMIT 1"
-    return db.execute(query).fetchone() is not None
+    """Whether some solver may have two rows for one problem; MIOpen's unique indexes do not let it."""
+    queries = (
+        "SELECT 1 FROM perf_db GROUP BY solver, config HAVING count(*) > 1 LIMIT 1",
+        f"SELECT 1 FROM config GROUP BY {', '.join(COLUMNS)} HAVING count(*) > 1 LIMIT 1",
+    )
+    return any(db.execute(query).fetchone() is not None for query in queries)
 
 
 def _record(number: int, solver: Any, params: Any, columns: list[Any]) -> PerfRecord | None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kdbtool.errors import KdbtoolError
-from kdbtool.kdb.identify import FileKind, identify
 from kdbtool.miopen import textdb
+from kdbtool.miopen.finddb import FindSolution, parse_item
 from kdbtool.miopen.perfkey import PerfRecord, parse_config
 from kdbtool.miopen.problems import problem_or_none
 from kdbtool.miopen.textdb import Damage, Report, ignore
@@ -32,7 +32,6 @@ class Damaged(enum.StrEnum):
 
 def read(path: Path, damaged: Report = ignore) -> Iterator[PerfRecord]:
     """The rows of a text perf-db, plain or `.bz2`, in their order; of two lines with one key the first."""
-    _refuse_find_db(path)
     report = textdb.bounded(path, damaged)
     seen: set[str] = set()
     for line in textdb.lines(path):
@@ -43,9 +42,13 @@ def read(path: Path, damaged: Report = ignore) -> Iterator[PerfRecord]:
             report(Damage(line.number, Damaged.NO_KEY, line.text))
             continue
         config = parse_config(key)
-        if config is None and problem_or_none(key) is None:
-            report(Damage(line.number, Damaged.BAD_KEY, key))
-            continue
+        if config is None:
+            problem = problem_or_none(key)
+            if problem is None:
+                report(Damage(line.number, Damaged.BAD_KEY, key))
+                continue
+            if isinstance(parse_item(rest.partition(";")[0], problem.direction), FindSolution):
+                raise KdbtoolError("a find-db, not a perf-db", where=path, hint="run: kdbtool finddb list")
         if key in seen:
             report(Damage(line.number, Damaged.REPEATED, key))
             continue
@@ -78,10 +81,3 @@ def is_writable(record: PerfRecord) -> bool:
     """Whether the row survives as text: MIOpen cuts at `;` and line ends, and at the first `:` of an item."""
     text = record.solver + record.params
     return text.isascii() and not any(c in text for c in ";\n\0") and ":" not in record.solver
-
-
-def _refuse_find_db(path: Path) -> None:
-    """Its lines look alike."""
-    kind = identify(path)
-    if FileKind.FIND_DB in (kind.what, kind.inner):
-        raise KdbtoolError("a find-db, not a perf-db", where=path, hint="run: kdbtool finddb list")

@@ -144,6 +144,8 @@ def _demangled(text: str) -> str | None:
         if length is None:
             break
         end = length.end() + int(length[0])
+        if end > len(text):
+            return None
         name, text = text[length.end() : end], text[end:]
     if text.startswith("I"):
         numbers = _ARGUMENT.findall(text)
