@@ -77,7 +77,6 @@ def successors(source: str, build: MiopenBuild, arch: str | None = None) -> tupl
 
     Several where the new choice depends on more than the architecture, or where `arch` is None.
     """
-    found: set[str] = set()
     todo, seen = [source], {source}
     while todo:
         name = todo.pop()
@@ -85,8 +84,7 @@ def successors(source: str, build: MiopenBuild, arch: str | None = None) -> tupl
             if step.old == name and step.holds(arch) and step.new != "-" and step.new not in seen:
                 seen.add(step.new)
                 todo.append(step.new)
-    found = (seen - {source}) & build.kernels
-    return tuple(sorted(found)) if source not in build.kernels else ()
+    return tuple(sorted(seen & build.kernels)) if source not in build.kernels else ()
 
 
 def renamed(source: str, build: MiopenBuild, arch: str | None = None) -> str | None:

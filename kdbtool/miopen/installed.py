@@ -84,7 +84,7 @@ def _back_end(library: Library) -> Iterator[Fact]:
         yield Fact("compiles", None, "it is linked to no HIP, or has no symbols")
     else:
         hip = "hipRTC" if any(name.startswith("hiprtc") for name in wanted) else None
-        rest = "COMGR" if "amd_comgr_do_action" in wanted or _starts(wanted, "amd_comgr_do_action@") else None
+        rest = "COMGR" if "amd_comgr_do_action" in wanted else None
         parts = [
             f".cpp by {hip}" if hip else "",
             f"{'.cl and .s' if hip else 'all'} by {rest}" if rest else "",
@@ -177,10 +177,6 @@ def _one(name: str, found: list[str], how: str) -> Fact:
     if len(found) == 1:
         return Fact(name, found[0], how)
     return Fact(name, None, "several such texts in the library" if found else "no such text in the library")
-
-
-def _starts(names: frozenset[str], prefix: str) -> bool:
-    return any(name.startswith(prefix) for name in names)
 
 
 def _texts(library: Library, pattern: re.Pattern[bytes]) -> list[str]:
