@@ -196,7 +196,7 @@ def _print_build(out: Console, document: Mapping[str, Any], *, verbose: bool) ->
     width = max(len(name) for name, _, _ in rows) + 2
     for name, value, how in rows:
         text = "not known" if value is None else printable(value)
-        out.print(f"  {name + ':':<{width}}{text}" + (f" ({how})" if how else ""))
+        out.print(f"  {name + ':':<{width}}{text}" + (f" ({printable(how)})" if how else ""))
     if verbose:
         for kernel in document["kernels"]:
             hashes = f"  {kernel['source']} {kernel['headers']}" if kernel["source"] else ""

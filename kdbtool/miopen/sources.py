@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kdbtool.errors import KdbtoolError, from_oserror
+from kdbtool.errors import KdbtoolError, from_oserror, printable
 from kdbtool.miopen.config import config_beside
 from kdbtool.miopen.elfread import Library, Symbol
 from kdbtool.miopen.embed import NotEmbeddable, embed
@@ -115,7 +115,7 @@ def build_and_sources(library: Library) -> tuple[MiopenBuild, SourceSet]:
     rocm, distributor = release.rocm, None
     if release.distributor and kernels == kernel_lists()[release.kernels]:
         rocm, distributor = release.kernels.partition("-")[2], release.distributor
-    label = f"MIOpen {version} of ROCm {rocm}, {len(kernels)} kernels out of {library.path.name}"
+    label = f"MIOpen {version} of ROCm {rocm}, {len(kernels)} kernels out of {printable(library.path.name)}"
     config = config_beside(library.path, version, hip)
     options = config.key_options if config else {}
     epoch = release.epoch.with_options(options)

@@ -176,3 +176,12 @@ def test_the_command_describes_and_compares(run_cli: Callable[..., Result], cc: 
 def test_a_bad_name_is_one_line(run_cli: Callable[..., Result], names: list[str]) -> None:
     result = run_cli("miopen", *names)
     assert result.code == 2 and result.out == "" and result.err.count("\n") == 1
+
+
+def test_a_name_with_a_line_end_is_printed_escaped(
+    run_cli: Callable[..., Result], cc: str, tmp_path: Path
+) -> None:
+    path = installed(cc, tmp_path / "u\nsr", "").rename(tmp_path / "u\nsr" / "lib" / "lib\x1b[2J\nMIOpen.so")
+    shown = run_cli("miopen", path)
+    assert shown.code == 0 and "\x1b" not in shown.out and "lib\\x1b[2J\\nMIOpen.so" in shown.out
+    assert all(line.startswith((" ", "/")) for line in shown.out.splitlines())
