@@ -8,11 +8,13 @@ of a log; nothing blocks (a FIFO is named, not read) and nothing raises.
 from __future__ import annotations
 
 import bz2
+import codecs
 import enum
+import errno
 import os
 import re
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdbtool.errors import KdbtoolError, printable
@@ -38,6 +40,8 @@ _OTHER = (
 )
 
 
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_BZ2_END = 0x177245385090  # 48 bits before the checksum at the end of a stream, at any bit
 _LOG = ("a log of MIOpen, not a database", "run: kdbtool trace import")
 
 
@@ -97,6 +101,8 @@ def identify(path: str | Path) -> Kind:
     except FileNotFoundError:
         return Kind(path, FileKind.MISSING, "no such file")
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENXIO:  # a socket
+            return Kind(path, FileKind.SPECIAL, "not a regular file")
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return Kind(path, FileKind.UNREADABLE, f"cannot be read: {why.lower()}")
     try:
@@ -144,7 +150,15 @@ def _of_head(path: Path, head: bytes, size: int) -> Kind:
 
 
 def _plain(path: Path, head: bytes, size: int) -> Kind | None:
-    """Texts and other formats that their first bytes tell."""
+    """Texts and other formats that their first bytes tell; a text in UTF-16 or with a mark before it, too."""
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            decoded = head[len(mark) :].decode(encoding, "replace").encode()
+            found = _plain(path, decoded, size) if decoded[:1] not in (b"\xef", b"\xff", b"\xfe") else None
+            how = "a byte order mark before it" if encoding == "utf-8" else "in UTF-16"
+            plain = Kind(path, FileKind.OTHER, "a text, not a database", size=size)
+            found = found or plain
+            return replace(found, text=f"{found.text} ({how})")
     if head.startswith(_LFS):
         promised = re.search(rb"^size (\d{1,18})\r?$", head[:1024], re.MULTILINE)
         what = f"a {human(int(promised[1]))} file" if promised else "a file"
@@ -200,7 +214,20 @@ def _bz2(path: Path, head: bytes, size: int) -> Kind:
         kind = found.what if found else FileKind.OTHER
         text = f"compressed: {found.text}" if found else "a bzip2 file without a database in it"
     hint = f"bunzip2 -k {path.name}" if kind is FileKind.KDB else None
+    if not _bz2_ends(path, size):
+        text, hint = f"{text}; it is cut off, or something follows its end", _again()
     return Kind(path, FileKind.BZ2, text, hint, size, inner=kind)
+
+
+def _bz2_ends(path: Path, size: int) -> bool:
+    """Whether the end mark of a bzip2 stream stands where a whole file has it: mark, checksum, filling bits."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, size - 11))
+            tail = int.from_bytes(file.read(11), "big")
+    except OSError:
+        return False
+    return any(tail >> 32 + pad & (1 << 48) - 1 == _BZ2_END for pad in range(8))
 
 
 def _sqlite(path: Path, head: bytes, size: int) -> Kind:
@@ -214,7 +241,7 @@ def _sqlite(path: Path, head: bytes, size: int) -> Kind:
     counted = head[24:28] == head[92:96] and page >= 512 and page.bit_count() == 1
     if counted and pages * page > size and "-wal" not in lite.side_files(path):
         text = f"a database cut off: {size} of {pages * page} bytes are there"
-        return Kind(path, FileKind.TRUNCATED, text, _again(), size, journal)
+        return Kind(path, FileKind.TRUNCATED, text, _what_is_left(path), size, journal)
     immutable = lite.needs_immutable(path, head)
     had_wal = journal != "wal" or immutable or lite.has_wal(path)
     try:
@@ -249,3 +276,7 @@ def _sqlite(path: Path, head: bytes, size: int) -> Kind:
 
 def _again() -> str:
     return "get the file again from where it came"
+
+
+def _what_is_left(path: Path) -> str:
+    return f"{_again()}, or: kdbtool salvage {path.name} -o NEW.kdb"

@@ -118,9 +118,8 @@ def sqlite_error(path: Path, error: Exception) -> KdbtoolError:
     text = str(error) or type(error).__name__
     if isinstance(error, UnicodeDecodeError):
         text = "a name in the schema is not UTF-8"
-    return KdbtoolError(
-        "damaged database", where=path, why=text, hint="get the file again from where it came"
-    )
+    hint = f"get the file again from where it came, or: kdbtool salvage {path.name} -o NEW.kdb"
+    return KdbtoolError("damaged database", where=path, why=text, hint=hint)
 
 
 def tables(db: sqlite3.Connection) -> dict[str, str]:
