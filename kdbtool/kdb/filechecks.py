@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.identify import FileKind
 from kdbtool.kdb.reader import COLUMNS, PROVENANCE_TABLE, KdbReader
-from kdbtool.kdb.sqlite import side_files
+from kdbtool.kdb.sqlite import NO_MEMORY, side_files
 
 DETAIL = 160  # characters of a message that a finding repeats
 _LINES = 100  # that SQLite's check is asked for
@@ -30,6 +30,8 @@ def _integrity(reader: KdbReader) -> Iterator[Finding]:
         lines = [line for row in rows for line in _line(row[0]).splitlines()]
     except sqlite3.Error as error:
         lines = [str(error)]
+    except MemoryError:
+        lines = [NO_MEMORY]
     lines = [line for line in lines if not line.startswith("*** in database")]
     if lines == ["ok"]:
         return

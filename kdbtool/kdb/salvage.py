@@ -37,7 +37,7 @@ from kdbtool.kdb.pages import (
 )
 from kdbtool.kdb.reader import PROVENANCE_TABLE
 from kdbtool.kdb.rowcheck import Judge, Verdict, row_arch
-from kdbtool.kdb.sqlite import side_files
+from kdbtool.kdb.sqlite import SQLITE_ERRORS, side_files
 from kdbtool.kdb.writer import OWN_KEYS, ContentHash
 
 # Why a row that was found is left out, beside the codes of verify's findings.
@@ -180,7 +180,7 @@ def _applied(path: Path) -> Iterator[tuple[Path, list[str]]]:
             finally:
                 db.close()
             notes: list[str] = []
-        except (sqlite3.Error, UnicodeDecodeError):
+        except SQLITE_ERRORS:
             notes = [f"{' and '.join(beside)} could not be applied: rows that only stand there are not read"]
         yield copy, notes
 

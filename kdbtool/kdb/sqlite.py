@@ -19,8 +19,10 @@ from kdbtool.errors import KdbtoolError
 HEADER_MAGIC = b"SQLite format 3\0"
 HEADER_SIZE = 100
 BUSY_SECONDS = 5.0
-# Python cannot make the text of an error that repeats a name which is not UTF-8.
-SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+# Python cannot make the text of an error that repeats a name which is not UTF-8. MemoryError is SQLITE_NOMEM,
+# the answer to a damaged row that claims a column of gigabytes.
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
+NO_MEMORY = "SQLite gets no memory for a row as large as it claims to be"
 MAX_VALUE = 256 << 20  # bytes of one blob or text, and of one declared object
 
 
@@ -118,6 +120,8 @@ def sqlite_error(path: Path, error: Exception) -> KdbtoolError:
     text = str(error) or type(error).__name__
     if isinstance(error, UnicodeDecodeError):
         text = "a name in the schema is not UTF-8"
+    if isinstance(error, MemoryError):
+        text = NO_MEMORY
     hint = f"get the file again from where it came, or: kdbtool salvage {path.name} -o NEW.kdb"
     return KdbtoolError("damaged database", where=path, why=text, hint=hint)
 

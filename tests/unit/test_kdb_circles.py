@@ -1,4 +1,4 @@
-"""A damaged page that leads SQLite back to rows that were read: an end with a finding, not a loop."""
+"""Damaged pages that SQLite does not simply refuse: they lead it in circles, or to gigabytes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from support.kdb_files import make, row
+from support.kdb_files import NAME, make, row
 
 from kdbtool.errors import KdbtoolError
 from kdbtool.kdb.checks import check
 from kdbtool.kdb.identify import identify
 from kdbtool.kdb.reader import KdbReader
+from kdbtool.kdb.sqlite import reading
 
 ROWS = 600
 
@@ -62,3 +63,22 @@ def test_the_same_database_undamaged_is_read_whole(tmp_path: Path) -> None:
     path = make(tmp_path / "gfx1030.kdb", rows, before=["PRAGMA page_size=512"])
     with KdbReader(identify(path)) as reader:
         assert len(list(reader)) == len(list(reader.rows(batch=1))) == len(list(reader.keys())) == ROWS
+
+
+def test_a_row_that_claims_gigabytes_is_damage(tmp_path: Path) -> None:
+    """SQLite answers SQLITE_NOMEM, which Python raises as MemoryError."""
+    path = make(tmp_path / "gfx1030.kdb")
+    data = bytearray(path.read_bytes())
+    at = data.index(NAME) - 8  # the types of the columns stand before the first one
+    data[at : at + 8] = b"\xff" * 7 + b"\x7f"
+    path.write_bytes(data)
+    with KdbReader(identify(path)) as reader:
+        with pytest.raises(KdbtoolError) as caught:
+            list(reader)
+        assert "\n" not in caught.value.line()
+        assert {f.code.code for f in check(reader).findings} >= {"malformed", "unreadable-rows"}
+
+
+def test_no_memory_is_one_line() -> None:
+    with pytest.raises(KdbtoolError, match="SQLite gets no memory"), reading(Path("x.kdb")):
+        raise MemoryError
