@@ -227,7 +227,7 @@ def test_the_last_of_two_rows_counts_as_in_miopen(shared: Path, tmp_path: Path) 
     [
         (lambda db: db.execute("DROP TABLE config"), "no table config"),
         (lambda db: db.execute("ALTER TABLE config DROP COLUMN layout"), "layout"),
-        (lambda db: db.executescript("ALTER TABLE perf_db ADD arch; ALTER TABLE perf_db ADD num_cu"), "of se"),
+        (lambda db: db.executescript("ALTER TABLE perf_db ADD arch; ALTER TABLE perf_db ADD num_cu"), "sev"),
         (lambda db: db.executescript("DROP TABLE perf_db; CREATE VIEW perf_db AS SELECT 1 a"), "no table"),
     ],
 )  # fmt: skip
