@@ -27,6 +27,7 @@ COMMANDS = (
     "verify",
     "info",
     "list",
+    "explain",
     "diff",
     "merge",
     "fix",

@@ -120,11 +120,3 @@ def test_032_wave64_and_cumode_stay_in_a_winograd_key() -> None:
     (variant,) = Manifest(keys={Key(name, args, "gfx1150"): Note()}).variants()
     assert variant.source == name[:-2].decode()
     assert variant.args_once == b"-Wa,-defsym,ROCM_METADATA_VERSION=5 -mcumode -mwavefrontsize64"
-
-
-def test_036_comma_lists_stay_one_value_and_long_lines_are_fine() -> None:
-    name = b"convolution_forward_implicit_gemm_v6r1_dlops_nchw_kcyx_nkhw.cpp.o"
-    args = b" --std=c++17 -DCK_PARAM_AThreadTransfer=1,1,1,128,1" + b" -DCK_X=0" * 20_000 + b" -mcpu=gfx1030"
-    key = Key(name, args, "gfx1030")
-    assert kept(key) == key
-    assert codes(name, args, "gfx1030") == []
