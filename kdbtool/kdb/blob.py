@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import bz2
 import hashlib
+import io
 from dataclasses import dataclass
 
 from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.sqlite import MAX_VALUE
 
 LEVEL = 9
+_PIECE = 1 << 20
 _TAIL = 48 << 20  # bytes past the size that are decoded and dropped: one block is at most 46 MB
 
 
@@ -59,7 +61,7 @@ def unpack(blob: bytes, digest: str, size: int) -> tuple[bytes | None, list[Find
         return None, [Finding(Code.BAD_SIZE, f"{size}")]
     stream = bz2.BZ2Decompressor()
     try:
-        data = stream.decompress(blob, max_length=size + 1)
+        data = _decompress(stream, blob, size + 1)
         # The object may be out while the end mark is not; and one that goes on past its size may be
         # damaged rather than larger, which the checksum at the end of the block tells.
         more = len(data) - size
@@ -77,6 +79,18 @@ def unpack(blob: bytes, digest: str, size: int) -> tuple[bytes | None, list[Find
     if stream.unused_data:
         findings.append(Finding(Code.BZ2_TAIL, f"{len(stream.unused_data)} bytes"))
     return data, findings + _hash(data, blob, digest)
+
+
+def _decompress(stream: bz2.BZ2Decompressor, blob: bytes, limit: int) -> bytes:
+    """At most `limit` bytes of the stream. bz2 itself would hold them twice, in pieces and joined."""
+    out, feed = io.BytesIO(), blob
+    while out.tell() < limit and not stream.eof:
+        piece = stream.decompress(feed, max_length=min(_PIECE, limit - out.tell()))
+        feed = b""
+        if not piece and stream.needs_input:
+            break
+        out.write(piece)
+    return out.getvalue()
 
 
 def _hash(data: bytes, blob: bytes, digest: str) -> list[Finding]:

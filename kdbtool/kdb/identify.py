@@ -220,7 +220,7 @@ def _bz2(path: Path, head: bytes, size: int) -> Kind:
 
 
 def _bz2_ends(path: Path, size: int) -> bool:
-    """Whether the end mark of a bzip2 stream stands where a whole file has it: mark, checksum, filling bits."""
+    """Whether a bzip2 stream's end mark stands where a whole file has it: before checksum and padding."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, size - 11))

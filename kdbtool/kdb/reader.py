@@ -141,6 +141,9 @@ class KdbReader:
             f"FROM kern_db WHERE {self._rowid} > ? ORDER BY {self._rowid} LIMIT ?"
         )
         last = after
+        # A writer that is faster than we are must not keep us for ever: to the end of now, then to the end
+        # of then, where the rows stand that it replaced meanwhile.
+        ends = [self._last_rowid()]
         while True:
             with lite.reading(self.path):
                 found = self.db.execute(query, (last, batch)).fetchall()
@@ -161,6 +164,17 @@ class KdbReader:
                 )
             if len(found) < batch:
                 return
+            if last >= ends[-1]:
+                if len(ends) == 2:
+                    return
+                ends.append(self._last_rowid())
+
+    def _last_rowid(self) -> int:
+        """The largest row number; none at all where a damaged page hides it."""
+        try:
+            return int(self.db.execute(f"SELECT max({self._rowid}) FROM kern_db").fetchone()[0] or 0)
+        except lite.SQLITE_ERRORS:
+            return (1 << 63) - 1
 
     def keys(self) -> Iterator[tuple[bytes, bytes]]:
         """(name, args) of every row, without touching a blob where there is an index on the key."""
