@@ -26,8 +26,8 @@ _OURS = re.compile(r"[0-9a-f]{12}-[A-Za-z0-9_.+-]+")
 _CXX = frozenset(
     "algorithm any array atomic bit cassert cerrno cfloat climits cmath complex cstddef cstdint cstdio "
     "cstdlib cstring ctime functional initializer_list iosfwd iostream istream iterator limits list map "
-    "memory new numeric optional ostream ratio set sstream stdexcept string string_view tuple type_traits typeinfo "
-    "unordered_map utility variant vector version".split()
+    "memory new numeric optional ostream ratio set sstream stdexcept string string_view tuple "
+    "type_traits typeinfo unordered_map utility variant vector version".split()
 )
 _C = frozenset("assert.h errno.h math.h stdio.h stdlib.h string.h time.h wchar.h".split())
 _MISSING = re.compile(r"fatal error: '([^'\n]{1,200})' file not found")
