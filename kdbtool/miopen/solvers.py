@@ -2,7 +2,7 @@
 
 A find-db names solvers. MIOpen knows a name from its registry (src/solver.cpp `SolverRegistrar`), and keeps
 code for immediate mode only for those that `RegisterWithSolver` put there: an `AnySolver`. A name without one
-(fusion, since ROCm 5.3) is taken for valid and then called through a null pointer (src/ocl/convolutionocl.cpp
+(fusion, since ROCm 5.5) is taken for valid and then called through a null pointer (src/ocl/convolutionocl.cpp
 `GetSolutions`). A solver whose back end (MLIR, Composable Kernel) was left out of the build is registered
 with code that applies to nothing.
 
@@ -39,7 +39,7 @@ _FALSE = (b"\x31\xc0\xc3", b"\xf3\x0f\x1e\xfa\x31\xc0\xc3")
 _LENGTH = re.compile(r"[1-9][0-9]{0,2}")
 _ARGUMENT = re.compile(r"L[a-z]([0-9]{1,9})E")
 # Where SolverDbId is not the name of the class (src/include/miopen/conv/solvers.hpp, from 5.3 on).
-_RENAMED = {"ConvBinWinoRxS<2-3>": "ConvBinWinogradRxSf2x3", "ConvBinWinoRxS<3-2>": "ConvBinWinogradRxSf3x2"}
+RENAMED = {"ConvBinWinoRxS<2-3>": "ConvBinWinogradRxSf2x3", "ConvBinWinoRxS<3-2>": "ConvBinWinogradRxSf3x2"}
 _MLIR = re.compile(r"ConvMlirIgemm")
 _CK = re.compile(r"ConvHipImplicitGemm(?:Group|3DGroup|F16F8F16)?(?:Fwd|Bwd|Wrw)Xdlops\Z")
 _BACK_ENDS = ((_MLIR, (b"MIIR_BUILD_FAILURE",)), (_CK, (b"2ck16tensor_operation", b"libMIOpenCK")))
@@ -123,7 +123,7 @@ def _plain(text: str) -> str:
     """`fusion::ConvWinoFuryRxSFused<2u, 3u>` as SolverDbId writes it."""
     name = re.sub(r"[u ]", "", text[text.index("<") :]) if "<" in text else ""
     name = text.partition("<")[0].rpartition("::")[2] + name.replace(",", "-")
-    return _RENAMED.get(name, name)
+    return RENAMED.get(name, name)
 
 
 def _name(library: Library, mangled: str) -> str:
@@ -156,7 +156,7 @@ def _demangled(text: str) -> str | None:
         arguments, text = f"<{'-'.join(numbers)}>", ""
     if text or not name:
         return None
-    return _RENAMED.get(name + arguments, name + arguments)
+    return RENAMED.get(name + arguments, name + arguments)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from support.mutate import mutations, survives
 
 from kdbtool.errors import KdbtoolError
 from kdbtool.miopen import solvers
@@ -117,3 +118,24 @@ def test_too_many_solvers_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(solvers, "MAX_NAMES", 10)
     with pytest.raises(KdbtoolError, match="over 10 solver types"):
         from_library(library(tmp_path, [ANY.format(f"6Conv{n:02}") for n in range(20)]))
+
+
+def test_corrupted_libraries_give_names_or_one_line(tmp_path: Path) -> None:
+    """5,000 of them; what is read are names that a registry could have."""
+    names = [
+        ANY.format("11ConvAsm3x3U"),
+        ANY.format("14ConvBinWinoRxSILi2ELi3EE"),
+        TYPE.format("fusion::A<2u>"),
+    ]
+    symbol = "_ZNK6miopen6solver4conv11ConvAsm3x3U12IsApplicableERKNS_16ExecutionContextE"
+    good = library(tmp_path, names, f"int {symbol}(void) {{ return 0; }}\n")
+    subprocess.run(["strip", good], check=False, timeout=60)  # a smaller file, the same .dynsym
+
+    def read(path: Path) -> None:
+        found = from_library(path)
+        for name in found.usable | found.left_out | found.without_code:
+            assert re.fullmatch(r"\w+(<[0-9-]+>)?", name)
+
+    assert from_library(good).left_out == {"ConvAsm3x3U"}
+    tally = survives(read, mutations(good.read_bytes(), 5000, 65), tmp_path / "bad", ".so")
+    assert tally.accepted and tally.refused
