@@ -158,6 +158,8 @@ def _run(
     for number, data in enumerate(inputs):
         if os.getppid() != parent:
             os._exit(1)  # the test was killed, and its next run uses the same folder
+        for beside in ("-wal", "-shm", "-journal"):  # of the input before
+            Path(f"{path}{beside}").unlink(missing_ok=True)
         path.unlink(missing_ok=True)  # ext4 flushes a file that is truncated and written again
         path.write_bytes(data)
         shared[:16] = struct.pack("<qq", number, refused)
