@@ -99,6 +99,7 @@ def _digests(obj: CodeObject, image: Image) -> dict[str, str]:
             blank[address + 16] = 8
             entries[name] = str(image.place(address + descriptor.kernel_code_entry_byte_offset))
     pieces = [f"target {obj.target_id}".encode(), f"entries {sorted(entries.items())}".encode()]
+    pieces.append(repr((obj.metadata or {}).get("amdhsa.printf")).encode())  # the runtime prints with it
     for name, parts in code.items():
         if name not in own:
             pieces += [name.encode(), *parts]

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from kdbtool.codeobject import parse
+from kdbtool.codeobject.compare import code_identity
 from kdbtool.kdb.blob import unpack
 from kdbtool.kdb.reader import Row, open_kdb
 from kdbtool.manifest import Key, Manifest, write_manifest
@@ -112,6 +114,7 @@ def test_commands_and_code_are_those_of_the_real_miopen(
         if key[0].endswith(b".cl.o"):
             assert ours[key] == code, key
         assert sections(ours[key]) == sections(code), key
+        assert code_identity(parse(ours[key])) == code_identity(parse(code)), key
     _same_commands(real, manifest)
 
 
