@@ -143,7 +143,7 @@ class KdbReader:
         last = after
         # A writer that is faster than we are must not keep us for ever: to the end of now, then to the end
         # of then, where the rows stand that it replaced meanwhile.
-        ends = [self._last_rowid()]
+        ends, version = [self._last_rowid()], self._version()
         while True:
             with lite.reading(self.path):
                 found = self.db.execute(query, (last, batch)).fetchall()
@@ -164,10 +164,15 @@ class KdbReader:
                 )
             if len(found) < batch:
                 return
-            if last >= ends[-1]:
+            if last >= ends[-1] and self._version() != version:
                 if len(ends) == 2:
                     return
                 ends.append(self._last_rowid())
+
+    def _version(self) -> int:
+        """A number that another one's change of the file changes."""
+        with lite.reading(self.path):
+            return int(self.db.execute("PRAGMA data_version").fetchone()[0])
 
     def _last_rowid(self) -> int:
         """The largest row number; none at all where a damaged page hides it."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support.kdb_files import make, row
 
-from kdbtool.kdb.reader import RowGone, open_kdb
+from kdbtool.kdb.reader import BATCH, RowGone, open_kdb
 
 # MIOpen's own PRAGMAs and statement (src/sqlite_db.cpp, src/include/miopen/kern_db.hpp), without its retries.
 WRITER = """
@@ -93,3 +93,21 @@ def test_the_side_files_of_somebody_else_stay(tmp_path: Path, run_cli: Callable[
     assert set(after) == set(before) == {path.name, f"{path.name}-wal", f"{path.name}-shm"}
     assert after[f"{path.name}-wal"] == before[f"{path.name}-wal"] and after[path.name] == before[path.name]
     other.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_writer_that_is_faster_than_the_reader_does_not_keep_it_for_ever(tmp_path: Path) -> None:
+    path = make(tmp_path / "gfx1030_36.ukdb", [row(b"k%d.cl.o" % n) for n in range(BATCH)])
+    writer = sqlite3.connect(path, isolation_level=None)
+    with open_kdb(path) as reader:
+        seen = set()
+        for found in reader:
+            seen.add(found.rowid)
+            if len(seen) % BATCH == 1:
+                writer.execute(
+                    "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600)"
+                    " INSERT INTO kern_db SELECT NULL, i || '.cl.o', ?, x'', '', 0 FROM n",
+                    (len(seen),),
+                )
+    writer.close()
+    assert set(range(1, BATCH + 1)) <= seen and len(seen) <= 6 * BATCH
