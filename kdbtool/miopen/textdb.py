@@ -97,10 +97,10 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 def lines(path: Path) -> Iterator[Line]:
     """The lines of a text database. Bytes that are no ASCII come as surrogates, so that nothing is lost."""
-    rest = b""
+    rest = ""
     number = 0
     for data in chunks(path):
-        parts = (rest + data).split(b"\n")
+        parts = (rest + data.decode("ascii", "surrogateescape")).split("\n")
         rest = parts.pop()
         if len(rest) > MAX_LINE or number + len(parts) > MAX_LINES:
             raise _no_text(path, number)
@@ -108,9 +108,9 @@ def lines(path: Path) -> Iterator[Line]:
             number += 1
             if len(part) > MAX_LINE:
                 raise _no_text(path, number)
-            yield Line(number, part.decode("ascii", "surrogateescape"), "\n")
+            yield Line(number, part, "\n")
     if rest:
-        yield Line(number + 1, rest.decode("ascii", "surrogateescape"), "")
+        yield Line(number + 1, rest, "")
 
 
 def encode(text: str) -> bytes:
