@@ -6,8 +6,10 @@ import re
 import sqlite3
 from collections.abc import Iterator
 
+from kdbtool.errors import KdbtoolError
 from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.identify import FileKind
+from kdbtool.kdb.pages import INDEX_INNER, INDEX_LEAF, BadPage, Pages
 from kdbtool.kdb.reader import COLUMNS, PROVENANCE_TABLE, KdbReader
 from kdbtool.kdb.sqlite import NO_MEMORY, side_files
 
@@ -25,21 +27,34 @@ def _integrity(reader: KdbReader) -> Iterator[Finding]:
     """One finding; its detail names the pages that SQLite does."""
     if reader.kind.what is FileKind.UKDB and reader.kind.journal != "wal":
         return  # it would hold a lock for as long as it reads, and a running MIOpen would feel it
+    lines: list[str] = []
     try:
-        rows = reader.db.execute(f"PRAGMA integrity_check({_LINES})").fetchall()
-        lines = [line for row in rows for line in _line(row[0]).splitlines()]
+        for (text,) in reader.db.execute(f"PRAGMA integrity_check({_LINES})"):
+            lines += _line(text).splitlines()
     except sqlite3.Error as error:
-        lines = [str(error)]
+        lines.append(str(error))
     except MemoryError:
         lines = [NO_MEMORY]
     lines = [line for line in lines if not line.startswith("*** in database")]
     if lines == ["ok"]:
         return
-    pages = sorted({int(p) for line in lines for p in _PAGE.findall(line)})
+    pages = sorted({int(p) for line in lines for p in _PAGE.findall(line)}) or _bad_pages(reader)
     where = f"page{'s' if len(pages) > 1 else ''} {', '.join(map(str, pages[:10]))}" if pages else ""
     more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
     first = (lines[0] if lines else "no answer")[:DETAIL]
     yield Finding(Code.MALFORMED, f"{where}: {first}{more}" if where else f"{first}{more}")
+
+
+def _bad_pages(reader: KdbReader) -> list[int]:
+    """Pages of tables and indexes that are none: SQLite's check gives up at some before it names them."""
+    try:
+        roots = reader.db.execute("SELECT rootpage FROM sqlite_schema WHERE rootpage > 0").fetchall()
+        with Pages(reader.path) as pages:
+            # A table WITHOUT ROWID is an index, too.
+            trees = [pages.tree(r, index=pages.kind(r) in (INDEX_LEAF, INDEX_INNER)) for (r,) in roots]
+    except (sqlite3.Error, BadPage, KdbtoolError, OSError):
+        return []
+    return sorted({page for tree in trees for page in tree.bad})
 
 
 def _line(value: object) -> str:
