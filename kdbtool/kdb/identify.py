@@ -133,6 +133,8 @@ def _of_head(path: Path, head: bytes, size: int) -> Kind:
     if head.startswith((b"\x1f\x8b", b"\xfd7zXZ")) and is_log(path):
         return Kind(path, FileKind.LOG, *_LOG, size)
     plain = _plain(path, head, size)
+    if plain is not None and plain.what is FileKind.OTHER and head.startswith(tuple(_MARKS)) and is_log(path):
+        return Kind(path, FileKind.LOG, *_LOG, size)
     if plain is not None:
         return plain
     if head.startswith(b"BZh"):

@@ -123,9 +123,10 @@ class Lookups:
         self._new(waiting, asked)
         return asked
 
-    def finish(self) -> Iterator[Asked]:
+    def finish(self) -> list[Asked]:
         """Every look-up with an exact key; the others become notes."""
         previous: dict[int, Asked] = {}
+        found: list[Asked] = []
         for asked in self.asked:
             if asked.rival is not None:
                 continue
@@ -133,7 +134,9 @@ class Lookups:
                 self.notes.append((asked.line, asked.why))
                 continue
             before = previous.get(asked.stream)
-            previous[asked.stream] = asked
             if before is not None and before.hit is None and before.key == asked.key:
-                continue  # never answered and asked again: one look-up (docs/trace-format.md)
-            yield asked
+                before.hit = asked.hit  # never answered and asked again: one look-up (docs/trace-format.md)
+                continue
+            previous[asked.stream] = asked
+            found.append(asked)
+        return found
