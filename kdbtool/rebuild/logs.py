@@ -41,7 +41,8 @@ def findings(failures: list[Failure]) -> list[str]:
     """One line per cause that lies outside the kernels, with the number of kernels that it failed."""
     lines = []
     for names, what, hint in _STANDARD:
-        kernels, missing = 0, set()
+        kernels = 0
+        missing: set[str] = set()
         for failure in failures:
             found = names & set(_MISSING.findall(failure.outcome.log))
             kernels += bool(found)
