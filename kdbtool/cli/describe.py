@@ -11,6 +11,7 @@ from rich.table import Table
 
 from kdbtool.errors import printable
 from kdbtool.kdb.identify import human
+from kdbtool.kdb.provenance import without_sources
 
 SHOWN = 20  # sources, processes, or entries of a counter without -v
 
@@ -103,7 +104,7 @@ def _of_kdb(document: Document) -> Lines:
         ("journal", document["journal"]),
         ("provenance", "none" if provenance is None else ""),
     ]
-    lines += [(f"  {printable(k)}", v) for k, v in sorted((provenance or {}).items())]
+    lines += [(f"  {printable(k)}", v) for k, v in sorted(without_sources(provenance or {}))]
     verdict = "none" if not document["problems"] else f"{document['problems']}: kdbtool verify lists them"
     return [*lines, ("problems", verdict)]
 
