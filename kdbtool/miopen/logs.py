@@ -9,6 +9,7 @@ line's number, `thread` a number per stream that the log tells apart. Lines that
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from kdbtool.errors import KdbtoolError, printable
 from kdbtool.kdb.names import parse_name
 from kdbtool.miopen.driver import Command, parse_command
 from kdbtool.miopen.logs_lookups import Lookups
-from kdbtool.miopen.logs_statement import LOAD, SELECT, find_head, parse
+from kdbtool.miopen.logs_statement import LOAD, SELECT, Widest, find_head, parse
 from kdbtool.miopen.logs_text import Line, read_lines
 from kdbtool.miopen.problems import is_problem
 from kdbtool.shim.trace_model import Facts, Lookup, Problem, Trace
@@ -72,7 +73,7 @@ class _Reader:
     _group: list[Line] = field(default_factory=list)  # a statement and the lines that may belong to it
     _stream: int = 1
     _taint: int = 0
-    _width: int | None = None
+    _widest: Widest | None = None
 
     def line(self, line: Line) -> None:
         """The next line."""
@@ -131,7 +132,7 @@ class _Reader:
         if not group:
             return
         last = group[-1].number
-        said = parse(group, self._devices, self._log_width, last > self._taint)
+        said = parse(group, self._devices, self._log_widest, last > self._taint)
         if said is None:
             if any(f in group[0].text for f in _FUNCTIONS) and not by_head:
                 self.notes.append((group[0].number, "it is cut off before its key"))
@@ -140,11 +141,13 @@ class _Reader:
             self._taint = last + _TAINT
         self.lookups.add(self._stream, said)
 
-    def _log_width(self) -> int:
-        """Columns of the longest line: no terminal that broke lines was wider. Read at need, once."""
-        if self._width is None:
-            self._width = max((line.width for line in read_lines(self.path)), default=0)
-        return self._width
+    def _log_widest(self) -> Widest:
+        """No terminal that broke lines was wider than the longest. Read at need, once."""
+        if self._widest is None:
+            widths = Counter(line.width for line in read_lines(self.path))
+            columns = max(widths, default=0)
+            self._widest = Widest(columns, widths[columns])
+        return self._widest
 
     def _other(self, line: Line, said: bytes) -> None:
         """Facts and problems."""

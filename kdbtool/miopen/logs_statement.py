@@ -16,11 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kdbtool.codeobject.flags import ARCHS
+from kdbtool.codeobject.flags import ARCHS, XNACK_ARCHS
 from kdbtool.miopen.keys import is_source
 from kdbtool.miopen.logs_text import Line
-from kdbtool.miopen.logs_wrap import SOFT, Fragment, flexible, join
+from kdbtool.miopen.logs_wrap import SOFT, Fragment, flexible, grammatical, join, only_options
 
 LOAD, SELECT, HIT, MISS, SAVE = "load", "select", "hit", "miss", "save"
 _QUERY = b"SELECT kernel_blob, kernel_hash, uncompressed_size FROM kern_db WHERE (kernel_name = '"
@@ -42,15 +43,26 @@ _NAMED = re.compile(
     rb"(?P<gap>[ \0]*);(?P<after>[ \0]*)a\0?r\0?g\0?s\0?:(?P<rest>.*)\Z",
     re.DOTALL,
 )
-_END = re.compile(rb"(?:\A| )-mcpu=(gfx[0-9a-z-]{2,24})((?::[a-z]{2,12}[-+])*)\Z")
-_CUT_END = re.compile(rb"-mcpu=(gfx[0-9a-z-]{2,24})((?::[a-z]{2,12}[-+])*) *\Z")
+_ARCH = rb"(gfx[0-9a-z]{2,8}(?:-[0-9a-z]{1,8}){0,2})"
+_END = re.compile(rb"(?:\A| )-mcpu=" + _ARCH + rb"((?::[a-z]{2,12}[-+])*)\Z")
+_CUT_END = re.compile(rb"-mcpu=" + _ARCH + rb"((?::[a-z]{2,12}[-+])*) *\Z")
 _QUERY_END = re.compile(rb"'\); *\Z")
 _MD5_NAME = re.compile(rb"[0-9a-f]{32}\.o\Z")
-_VALUE_OF = (b"-mllvm", b"-Xclang", b"-isystem", b"-I", b"-D", b"-U", b"-x", b"-include", b"-target")
-_TOKEN = re.compile(rb"[A-Za-z0-9_.,+:=/-]+\Z")
-_INNER = re.compile(rb"[^,-]-(?:D[A-Za-z_]|Wa,|mcpu|mllvm|std=|O[0-3])")
 _ODD = re.compile(rb"[^ -~]")
+_FEATURED = frozenset(arch.encode() for arch in XNACK_ARCHS)  # xnack is a target id's last feature
 _KNOWN = frozenset(arch.encode() for arch in ARCHS)
+
+
+class Widest(NamedTuple):
+    """The longest lines of a log. A wrap made them where there are several: then no line is longer."""
+
+    columns: int
+    lines: int
+
+    @property
+    def wrap(self) -> int | None:
+        """The columns of the wrap, None where nothing shows that there is one."""
+        return self.columns if self.lines > 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +84,11 @@ def find_head(text: bytes) -> re.Match[bytes] | None:
 
 
 def parse(
-    lines: list[Line], devices: frozenset[bytes], width: Callable[[], int], trusted: bool
+    lines: list[Line], devices: frozenset[bytes], widest: Callable[[], Widest], trusted: bool
 ) -> Statement | None:
     """The statement that begins in the first of `lines`; the others follow it and may belong to it.
 
-    `devices`: architectures that the log itself names. `width` is asked only at need. None: no
+    `devices`: architectures that the log itself names. `widest`: of all, asked only at need. None: no
     statement about a kernel.
     """
     first = lines[0]
@@ -84,7 +96,9 @@ def parse(
     if head:
         kind = _KINDS[head.group()]
         body = first.text[head.end() :]
-        if _ends(kind, body, devices) and not (len(lines) > 1 and _goes_on(kind, lines[1])):
+        if _ends(kind, body, devices) and not _goes_on(kind, lines[1:]):
+            if any(_CUT_END.search(line.text[-96:]) for line in lines[1:]):
+                return Statement(kind, first.number, why="another statement's end follows: they may be mixed")
             return _single(kind, first, body, devices)
         if len(lines) == 1:
             return _single(kind, first, body, devices)
@@ -96,10 +110,12 @@ def parse(
             return None
         kind, body = _KINDS[head.group()], first.text[head.end() :]
         alone = _single(kind, first, body, devices)
-        if alone.key and alone.key[0].endswith(b".mlir.o") and first.width < width():
+        if alone.key and alone.key[0].endswith(b".mlir.o") and first.width < widest().columns:
             return alone
         return Statement(kind, first.number, why="it is cut off, or broken by other lines")
-    return _wrapped(lines[: last + 1], width(), trusted, devices)
+    # A second end among the lines that follow: which of them is this statement's?
+    ends = any(_CUT_END.search(line.text[-96:]) for line in lines[last + 1 :])
+    return _wrapped(lines[: last + 1], widest().wrap, trusted and not ends, devices)
 
 
 def _ends(kind: str, text: bytes, devices: frozenset[bytes]) -> bool:
@@ -110,9 +126,9 @@ def _ends(kind: str, text: bytes, devices: frozenset[bytes]) -> bool:
     return end is not None and (end[1] in _KNOWN or end[1] in devices)
 
 
-def _goes_on(kind: str, line: Line) -> bool:
-    """Whether a line that follows a whole statement could still be its end: a target id's features."""
-    return kind != SELECT and line.text[:1] == b":"
+def _goes_on(kind: str, lines: list[Line]) -> bool:
+    """Whether lines that follow a whole statement could still be its end: a target id's features."""
+    return kind != SELECT and next((line.text for line in lines if line.text), b"").startswith(b":")
 
 
 def _last(query: bool, lines: list[Line], devices: frozenset[bytes]) -> int | None:
@@ -123,7 +139,7 @@ def _last(query: bool, lines: list[Line], devices: frozenset[bytes]) -> int | No
         before = tail
         query = query or b"FROM kern_db" in tail
         if i and _ends(SELECT if query else LOAD, tail, devices):
-            if i + 1 < len(lines) and _goes_on(SELECT if query else LOAD, lines[i + 1]):
+            if _goes_on(SELECT if query else LOAD, lines[i + 1 : i + 4]):
                 continue
             return i
     return None
@@ -140,7 +156,9 @@ def _single(kind: str, line: Line, body: bytes, devices: frozenset[bytes]) -> St
     return Statement(kind, line.number, why=why) if why else Statement(kind, line.number, found)
 
 
-def _wrapped(lines: list[Line], width: int, trusted: bool, devices: frozenset[bytes]) -> Statement | None:
+def _wrapped(
+    lines: list[Line], width: int | None, trusted: bool, devices: frozenset[bytes]
+) -> Statement | None:
     texts = [line.text for line in lines]
     number = lines[0].number
     kind = LOAD
@@ -154,11 +172,11 @@ def _wrapped(lines: list[Line], width: int, trusted: bool, devices: frozenset[by
         if found is None:
             continue
         if SOFT not in found[0] and SOFT not in found[1]:
-            if not _wrong(kind, *found, devices, True) and _grammatical(found[1]):
+            if not _wrong(kind, *found, devices, True) and grammatical(found[1]):
                 return Statement(kind, number, found)
             continue
         likely = found[1].replace(SOFT + b"-", b" -").replace(SOFT, b"")
-        if not _wrong(kind, found[0].replace(SOFT, b""), likely, devices, True):
+        if not _wrong(kind, found[0].replace(SOFT, b""), likely, devices, True) and grammatical(likely):
             why = "wrapped, and blanks of its key may be lost"
             return Statement(kind, number, fragment=Fragment.of(*found), why=why)
     if not any(find_head(text) or b"[LoadBinary]" in text for text in texts[:2]):
@@ -204,24 +222,16 @@ def _wrong(kind: str, name: bytes, args: bytes, devices: frozenset[bytes], ended
         return "its name is no kernel's"
     if not is_source(source):
         return "its name is no kernel's"
-    if _ODD.search(args) or b"MIOpen(" in args or b"MIOpen: " in args:
+    mlir = source.endswith(".mlir")  # its words are those of its own compiler
+    if _ODD.search(args) or b"MIOpen(" in args or not (mlir or only_options(args)):
         return "something else is mixed into it"
-    if source.endswith(".mlir"):
+    if mlir:
         return "" if kind == SELECT or ended else "it is cut off"
     end = _END.search(args[-96:])
     if end is None or args.count(b"-mcpu=") != 1:
         return "its arguments do not end in -mcpu=ARCH: it is cut off, or something else is mixed into it"
     if kind != SELECT and end[1] not in _KNOWN and end[1] not in devices:
         return "it ends in an architecture that is not known: it may be cut off"
+    if kind != SELECT and not ended and end[1] in _FEATURED and b":xnack" not in end[2]:
+        return "it may be cut off within its target id"
     return ""
-
-
-def _grammatical(args: bytes) -> bool:
-    """Whether joined arguments are options: nothing of another program's output came between."""
-    words = [word for word in args.split(b" ") if word]
-    for before, word in zip([b"", *words], words, strict=False):
-        if not word.startswith(b"-") and before not in _VALUE_OF:
-            return False
-        if not _TOKEN.match(word) or _INNER.search(word):
-            return False
-    return True
