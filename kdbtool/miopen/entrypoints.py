@@ -187,19 +187,18 @@ class _Scan:
         self.named = False
 
     def run(self) -> EntryPoints:
-        regions: list[tuple[bool | None, bool | None]] = []  # (this branch, any branch before) per #if
+        # Of each #if around: whether its branch is there, whether an earlier one was, whether all outside is.
+        regions: list[tuple[bool | None, bool | None, bool | None]] = []
         for line in self.text.lines:
-            live = _all(branch for branch, _ in regions)
+            live = _all((regions[-1][0], regions[-1][2])) if regions else True
             if line.what in ("if", "ifdef", "ifndef"):
                 held = self.macros.condition(line) if live is not False else False
-                regions.append((held, held))
+                regions.append((held, held, live))
             elif line.what in ("elif", "else") and regions:
-                before = regions[-1][1]
-                outside = _all(branch for branch, _ in regions[:-1])
-                held = self.macros.condition(line) if line.what == "elif" and before is not True else True
-                regions[-1] = (_all((_not(before), held)), _any((before, held)))
-                if outside is False:
-                    regions[-1] = (False, True)
+                _, before, outside = regions[-1]
+                asked = line.what == "elif" and before is not True and outside is not False
+                held = _all((_not(before), self.macros.condition(line) if asked else True))
+                regions[-1] = (held, _any((before, held)), outside)
             elif line.what == "endif" and regions:
                 regions.pop()
             elif live is not False:
@@ -234,7 +233,9 @@ class _Scan:
                 continue
             arguments: list[Tokens] | None = []
             if macro.params is not None:
+                begin = at
                 arguments, at = _arguments(tokens, at)
+                self.budget -= at - begin
             body = None
             if macro is not UNKNOWN and arguments is not None and depth < MAX_NESTING:
                 body = self.substituted(macro, arguments)
@@ -353,7 +354,7 @@ def _not(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 
-def _all(values: Iterator[bool | None] | tuple[bool | None, ...]) -> bool | None:
+def _all(values: tuple[bool | None, ...]) -> bool | None:
     found: bool | None = True
     for value in values:
         if value is False:

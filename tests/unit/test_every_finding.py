@@ -6,6 +6,7 @@ same comparison, so each entry shows both sides.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pytest
 from support.amdgpu_elf import bundle, code_object, hip_bundle, metadata
 from support.kdb_files import ARGS, NAME, Columns, make, row
 
+from kdbtool.cli import COMMANDS
 from kdbtool.kdb.against import AgainstKdb, AgainstManifest, of_sources
 from kdbtool.kdb.blob import md5, pack
 from kdbtool.kdb.checks import Report, check
@@ -281,6 +283,13 @@ def test_a_right_database_has_no_finding(tmp_path: Path) -> None:
     (tmp_path / "by-hand").mkdir()
     with open_kdb(by_hand(tmp_path / "by-hand")) as reader:
         assert {f.code for f in check(reader).findings} == {Code.BAD_PROVENANCE}
+
+
+def test_every_next_command_is_one_that_exists() -> None:
+    for code in Code:
+        text = code.next_command("a file.kdb", "6.4.3")
+        assert "{" not in text and "VERSION" not in text
+        assert set(re.findall(r"kdbtool (\w+)", text)) <= set(COMMANDS), text
 
 
 def test_the_closed_list_is_covered_both_ways() -> None:
