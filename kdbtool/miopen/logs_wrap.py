@@ -34,6 +34,7 @@ _TOKEN = re.compile(
 )
 _INNER = re.compile(rb"[^,-]-(?:D[A-Za-z_]|Wa,|mcpu|mllvm|std=|O[0-3])")
 _WORD_END = re.compile(rb"(?:\A| )-[^ ]*[A-Za-z0-9_]\Z")  # of an option, as far as it goes
+_WORDS = re.compile(rb"([ \0]*)([^ \0]+)")
 _WORD = re.compile(rb"[A-Za-z0-9_]")
 _ODD = re.compile(rb"[^A-Za-z0-9_.,+:=/-]")
 
@@ -96,16 +97,10 @@ class Fragment:
         """From texts that may contain SOFT."""
         pieces = name.split(SOFT)
         breaks = frozenset(sum(map(len, pieces[:i])) for i in range(1, len(pieces)))
-        solid, gaps, blanks, soft = bytearray(), [], 0, False
-        for c in args:
-            if c == 0x20:
-                blanks += 1
-            elif c == 0:
-                soft = True
-            else:
-                gaps.append(None if soft else blanks)
-                solid.append(c)
-                blanks, soft = 0, False
+        solid, gaps = bytearray(), list[int | None]()
+        for blanks, word in _WORDS.findall(args):
+            gaps += [None if SOFT in blanks else len(blanks), *[0] * (len(word) - 1)]
+            solid += word
         return cls(b"".join(pieces), breaks, bytes(solid), tuple(gaps))
 
     def agrees(self, other: Fragment) -> bool:
@@ -136,7 +131,7 @@ def grammatical(args: bytes) -> bool:
     """Whether joined arguments are options: nothing of another program's output came between."""
     words = [word for word in args.split(b" ") if word]
     for before, word in zip([b"", *words], words, strict=False):
-        if before not in _VALUE_OF and not _TOKEN.fullmatch(word):
+        if b"+" in word if before in _VALUE_OF else not _TOKEN.fullmatch(word):
             return False
         if _ODD.search(word) or _INNER.search(word):
             return False
