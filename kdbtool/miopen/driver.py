@@ -51,6 +51,11 @@ _LAYOUTS = {2: ("NCHW", "NHWC", "CHWN"), 3: ("NCDHW", "NDHWC")}
 _UPPER = ("in_layout", "out_layout", "fil_layout")  # the driver takes these in any case, by long name
 _SHELL = re.compile(r"[0-9&]*[|;&<>)#]")
 _INT = re.compile(r"-?[0-9]{1,9}")
+# What MIOpen writes of every convolution; the last, but for a solution, is `-t 1` (src/driver_arguments.cpp).
+_WRITTEN = frozenset(
+    "batchsize in_channels in_h in_w out_channels fil_h fil_w pad_h pad_w conv_stride_h conv_stride_w "
+    "dilation_h dilation_w mode group_count forw time".split()
+)
 MAX_WORDS = 400
 
 Sizes = tuple[int, ...]
@@ -74,6 +79,8 @@ def parse_command(text: str, *, version: tuple[int, ...] | None = None, logged: 
     if not words or words[0] not in TYPES:
         raise KdbtoolError("not a convolution of MIOpenDriver", where=(words or [""])[0][:40])
     given = _options(words[1:])
+    if logged and not given.keys() >= _WRITTEN:
+        raise KdbtoolError("it is cut off, or not as MIOpen writes it")
     numbers = {name: _number(name, given.get(name), default) for name, (_, default) in _NUMBERS.items()}
     texts = {name: given.get(name, default) for name, (_, default) in _TEXTS.items()}
     solution = texts["solution"]

@@ -44,6 +44,10 @@ _DEVICE = re.compile(rb"Raw device name: (gfx[0-9a-z-]{2,24}(?::[a-z]+[-+])*)\s*
 _VERSION = re.compile(rb"MIOpen version ([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})")
 _HIP = re.compile(rb"HIP version ([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,8})")
 _DRIVER = re.compile(rb"MIOpenDriver(?:\.exe)?\"? +(conv[a-z0-9]* .*)\Z", re.DOTALL)
+# A command that somebody broke goes on: with an option, a value and an option, or a number.
+_GOES_ON = re.compile(
+    rb"[ \t>|*#+]*(?:--?[A-Za-z_!@#$%^]|[0-9A-Za-z]{1,12} +--?[A-Za-z_!@#$%^]|-?[0-9]+ *\Z)"
+)
 _CAST = re.compile(r"_c[iwo][A-Z0-9]+")
 _COMMAND = re.compile(rb"Command \[([A-Za-z0-9_]{1,64})\] ")
 
@@ -72,6 +76,7 @@ class _Reader:
     _stated: dict[str, int] = field(default_factory=dict)  # by a command line that is not MIOpen's
     _group: list[Line] = field(default_factory=list)  # a statement and the lines that may belong to it
     _stream: int = 1
+    _command_line: Line | None = None  # somebody's command, until the next line shows that it ends
     _taint: int = 0
     _widest: Widest | None = None
 
@@ -79,13 +84,15 @@ class _Reader:
         """The next line."""
         text = line.text
         self.lines = line.number
+        self._ends_command(text)
         if b"MIOpen" in text or b" binary for: " in text or b"FROM kern_db" in text:
             tag = _TAG.search(text)
             head = find_head(text)
             if tag or head:
                 self._starts(line, tag, head)
                 return
-            self._plain_command(line)
+            if _DRIVER.search(text):
+                self._command_line = line
         if self._group and len(self._group) < MAX_PIECES:
             self._group.append(line)
 
@@ -188,10 +195,19 @@ class _Reader:
             place = (self._stream, line.number, 0)
             self.problems.append(Problem(key, function, letter, None, command.solution, 0, 0, *place))
 
-    def _plain_command(self, line: Line) -> None:
-        """A MIOpenDriver command that somebody else wrote: a script, the driver's own first line."""
-        found = _DRIVER.search(line.text)
-        command = self._parsed(line, found[1]) if found else None
+    def _ends_command(self, following: bytes) -> None:
+        """A MIOpenDriver command that somebody else wrote: a script, the driver's own first line.
+
+        Every option has a default: of a command that is broken or cut the rest would be taken for that.
+        """
+        line, self._command_line = self._command_line, None
+        found = _DRIVER.search(line.text) if line else None
+        if line is None or found is None:
+            return
+        if _GOES_ON.match(following) or line.width == self._log_widest().wrap:
+            self.notes.append((line.number, "driver command: it is cut off, or goes on in the next line"))
+            return
+        command = self._parsed(line, found[1])
         for _, key in command.keys if command else ():
             self._stated.setdefault(key, line.number)
 
@@ -208,13 +224,14 @@ class _Reader:
 
     def trace(self) -> Trace:
         """What was read."""
+        self._ends_command(b"")
         self._flush(False)
         lookups = [
             Lookup(*asked.key, asked.hit, (), asked.stream, asked.line)
             for asked in self.lookups.finish()
             if asked.key is not None
         ]
-        if not self.tagged and not self._stated:
+        if not self.tagged and not self._stated and not self.notes:
             raise KdbtoolError(
                 "not a log of MIOpen",
                 where=self.path,

@@ -101,3 +101,25 @@ def test_a_hyphen_behind_the_architecture(tmp_path: Path) -> None:
     query = b"SELECT kernel_blob, kernel_hash, uncompressed_size FROM kern_db WHERE (kernel_name = 'x.cpp.o')"
     line = b"MIOpen(HIP): Info2 [Prepare] " + query + b" AND (kernel_args = '" + ARGS + b"-');"
     assert doubtful(read(tmp_path / "a.log", line))
+
+
+COMMAND = b"MIOpenDriver conv -n 2 -c 8 -H 14 -W 14 -k 8 -y 3 -x 3 -p 1 -q 1"
+WRITTEN = b"MIOpen(HIP): Command [LogCmdConvolution] ./bin/" + COMMAND
+WRITTEN += b" -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1"
+
+
+@pytest.mark.parametrize("mark", [b"", b"    ", b"> "])
+def test_a_broken_command_is_not_filled_up_with_defaults(tmp_path: Path, mark: bytes) -> None:
+    """Of what stands in the next line, or nowhere, the driver's defaults would make another problem."""
+    for whole in (COMMAND + b" -F 1", WRITTEN):
+        (right,) = {problem.key for problem in read(tmp_path / "a.log", whole).problems}
+        for cut in range(whole.index(b"-n"), len(whole)):
+            lines = [mark + whole[:cut], mark + whole[cut:], b"x" * 200]
+            trace = read(tmp_path / "a.log", *lines)
+            keys = {problem.key for problem in trace.problems}
+            lost = whole[cut:].lstrip(b" ")
+            assert keys <= {right}, lines[:2]
+            assert keys or trace.notes[0].startswith("line 1: driver command: "), (cut, lost)
+    cut = WRITTEN.index(b" -W")
+    assert not read(tmp_path / "b.log", WRITTEN[:cut]).problems
+    assert not read(tmp_path / "c.log", COMMAND, b"MIOpen: Info ".ljust(len(COMMAND), b"x")).problems
