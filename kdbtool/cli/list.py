@@ -204,28 +204,38 @@ class _Source:
 
 def _sources(paths: list[Path], wanted: Filter, counts: _Counts, *, as_json: bool) -> None:
     found: dict[str, _Source] = {}
-    for path in paths:
-        with open_input(path) as source:
-            for entry in counts.chosen(source, wanted):
-                one = found.setdefault(shown_source(entry.name), _Source())
-                one.keys += 1
-                one.lookups += entry.count if entry.state in ("hit", "miss", "unanswered") else 0
-                one.stored += entry.row.blob_size if entry.row is not None else 0
-                one.archs.add(entry.arch or "-")
-                one.states[entry.state] += 1
+    failed: KdbtoolError | None = None
+    try:
+        for path in paths:
+            with open_input(path) as source:
+                for entry in counts.chosen(source, wanted):
+                    one = found.setdefault(shown_source(entry.name), _Source())
+                    one.keys += 1
+                    one.lookups += entry.count if entry.state in ("hit", "miss", "unanswered") else 0
+                    one.stored += entry.row.blob_size if entry.row is not None else 0
+                    one.archs.add(entry.arch or "-")
+                    one.states[entry.state] += 1
+    except KdbtoolError as error:
+        failed = error
     ordered = sorted(found.items(), key=lambda item: (-item[1].keys, item[0]))
     if as_json:
         documents = [_source_document(name, one) for name, one in ordered]
         names = [printable(str(path)) for path in paths]
         whole = {"inputs": names, "sources": documents, "read": counts.read, "shown": counts.shown}
-        print(json.dumps(whole, indent=1))
-        return
+        print(json.dumps(whole | ({"error": failed.line()} if failed else {}), indent=1))
+    elif not failed:
+        _source_lines(ordered)
+    if failed:
+        raise failed
+
+
+def _source_lines(found: list[tuple[str, _Source]]) -> None:
     if not found:
         return
-    asked, stored = any(s.lookups for s in found.values()), any(s.states[STORED] for s in found.values())
+    asked, stored = any(s.lookups for _, s in found), any(s.states[STORED] for _, s in found)
     head = f"{'keys':>7} " + (f"{'look-ups':>9} " if asked else "") + (f"{'stored':>10} " if stored else "")
     print(f"{head}{'class':<25} {'arch':<8} source")
-    for name, one in ordered:
+    for name, one in found:
         line = f"{one.keys:>7} " + (f"{one.lookups:>9} " if asked else "")
         line += f"{human(one.stored):>10} " if stored else ""
         kinds = " ".join(classes_of(name))

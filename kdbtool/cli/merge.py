@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -75,6 +76,9 @@ def run(args: argparse.Namespace) -> int:
 def _manifest(args: argparse.Namespace) -> int:
     from kdbtool.cli import build_parser
 
+    for path in args.inputs:
+        if not holds_keys(identify(path)):
+            open_input(path)  # says what it is
     for option, given in (
         ("--prefer", args.prefer),
         ("--skip-damaged", args.skip_damaged),
@@ -82,9 +86,6 @@ def _manifest(args: argparse.Namespace) -> int:
     ):
         if given:
             raise KdbtoolError(option, why="the inputs are not all kernel databases", hint="leave it out")
-    for path in args.inputs:
-        if not holds_keys(identify(path)):
-            open_input(path)  # says what it is
     words = ["manifest", "-o", str(args.output)]
     words += ["--miopen", args.miopen] if args.miopen is not None else []
     flags = (("--force", args.force), ("--json", args.json), ("-q", args.quiet))
@@ -102,12 +103,14 @@ def _databases(args: argparse.Namespace, readers: list[KdbReader]) -> int:
             why="MIOpen keeps them apart (gfx90a_xnack.kdb, gfx90a.kdb)",
             hint="merge each kind by itself",
         )
+    plus = True in xnack
     if not args.output.is_dir():
         check_output(args.output, force=args.force)
-    merge = Merge(readers, args.prefer)
+        plus = _named(args.output, xnack)
+    merge = Merge(readers, args.prefer, xnack=plus)
     account = merge.survey()
     record, notes = merged_record(readers, account, allow_mixed=args.allow_mixed)
-    outputs = _outputs(args.output, account, xnack=True in xnack, force=args.force)
+    outputs = _outputs(args.output, account, xnack=plus, force=args.force)
     refused = bool(account.conflicts) or (bool(account.damaged) and not args.skip_damaged)
     if not refused:
         for arch, path in outputs.items():
@@ -119,6 +122,28 @@ def _databases(args: argparse.Namespace, readers: list[KdbReader]) -> int:
     return EXIT_PROBLEMS if refused else EXIT_DONE
 
 
+def _named(output: Path, xnack: set[bool]) -> bool:
+    """Whether the output is for xnack+ devices. KdbtoolError for a name that says what it will not be."""
+    if output.suffix in (".bz2", ".kdbmanifest"):
+        hint = f"bzip2 {output.stem}" if output.suffix == ".bz2" else f"kdbtool manifest ... -o {output}"
+        raise KdbtoolError(
+            "cannot write",
+            where=output,
+            why="of databases alone a database is made",
+            hint=f"afterwards: {hint}",
+        )
+    name = parse_name(output)
+    if name is not None and xnack and name.xnack not in xnack:
+        kind = "devices with xnack+" if name.xnack else "other devices than xnack+"
+        raise KdbtoolError(
+            f"a name for {kind}",
+            where=output,
+            why="the inputs' names say otherwise",
+            hint="rename the output",
+        )
+    return True in xnack or (name is not None and name.xnack)
+
+
 def _outputs(output: Path, account: Account, *, xnack: bool, force: bool) -> dict[str, Path]:
     """The file of each architecture; KdbtoolError where they do not fit `output`."""
     archs = sorted(account.archs)
@@ -127,7 +152,7 @@ def _outputs(output: Path, account: Account, *, xnack: bool, force: bool) -> dic
             raise KdbtoolError(
                 f"{account.archs['']} rows of no architecture",
                 why="neither their keys nor the names of their files name one",
-                hint="name the file ARCH.kdb, or merge into one file",
+                hint="name their file for one (gfx1030.kdb)",
             )
         paths = {arch: output / file_name(arch, xnack=xnack) for arch in archs}
         for path in paths.values():
@@ -136,6 +161,12 @@ def _outputs(output: Path, account: Account, *, xnack: bool, force: bool) -> dic
     named = [arch for arch in archs if arch]
     if len(named) > 1 or (named and "" in account.archs):
         counts = ", ".join(f"{arch or 'none'} {account.archs[arch]}" for arch in archs)
+        if "" in account.archs:
+            raise KdbtoolError(
+                "rows of an architecture and rows of none",
+                why=counts,
+                hint="name the file of those that name none for one (gfx1030.kdb)",
+            )
         raise KdbtoolError(
             "rows of several architectures",
             why=counts,
@@ -222,8 +253,11 @@ def _report(
     if account.conflicts:
         lines.append("nothing is written: say --prefer first or --prefer last")
     if account.damaged and not args.skip_damaged:
-        names = dict.fromkeys(str(readers[damage.source].path) for damage in account.damaged)
-        again = ", ".join(f"kdbtool fix {printable(name)} -o new.kdb" for name in names)
+        names = sorted({str(readers[damage.source].path) for damage in account.damaged})
+        again = ", ".join(
+            f"kdbtool fix {shlex.quote(printable(name))} -o new{number or ''}.kdb"
+            for number, name in enumerate(names)
+        )
         lines.append(f"nothing is written: repair first ({again}), or leave them out with --skip-damaged")
     for line in lines:
         print(line, file=sys.stderr)

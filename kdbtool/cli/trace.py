@@ -45,14 +45,20 @@ def run(args: argparse.Namespace) -> int:
     for path in outputs:
         check_output(path, force=args.force)
     done: list[dict[str, Any]] = []
-    for log, output in zip(args.logs, outputs, strict=True):
-        trace = read_log(log)
-        write_trace(output, trace, force=args.force)
-        done.append(_told(log, output, trace))
-        if not args.json:
-            _print(done[-1], args)
-    if args.json:
-        print(json.dumps({"traces": done}, indent=2))
+    failed: KdbtoolError | None = None
+    try:
+        for log, output in zip(args.logs, outputs, strict=True):
+            trace = read_log(log)
+            write_trace(output, trace, force=args.force)
+            done.append(_told(log, output, trace))
+            if not args.json:
+                _print(done[-1], args)
+    except KdbtoolError as error:
+        failed = error
+    if args.json:  # what is written is said, even where another log cannot be read
+        print(json.dumps({"traces": done} | ({"error": failed.line()} if failed else {}), indent=2))
+    if failed:
+        raise failed
     return EXIT_PROBLEMS if any(one["doubtful"] for one in done) else EXIT_DONE
 
 

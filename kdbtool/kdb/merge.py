@@ -77,11 +77,16 @@ class Account:
 
 
 class Merge:
-    """A merge of open databases; `survey`, then `rows` of each architecture."""
+    """A merge of open databases; `survey`, then `rows` of each architecture.
 
-    def __init__(self, readers: Sequence[KdbReader], prefer: str | None = None) -> None:
+    `xnack`: the rows are for devices with xnack+.
+    """
+
+    def __init__(
+        self, readers: Sequence[KdbReader], prefer: str | None = None, *, xnack: bool = False
+    ) -> None:
         self.readers, self.prefer = readers, prefer
-        self._judges = {x: Judge(xnack=x, repairs=frozenset()) for x in (False, True)}
+        self._judge = Judge(xnack=xnack, repairs=frozenset())
         self._unique = [reader.has_index for reader in readers]
         self._chosen: dict[str, dict[bytes, str]] = {}  # by arch: MD5 by digest of the key
         self._identities: dict[str, str | None] = {}  # of code, by MD5
@@ -152,7 +157,6 @@ class Merge:
     def _judged(self, number: int) -> Iterator[tuple[Row, str, Verdict]]:
         reader = self.readers[number]
         named = reader.name
-        judge = self._judges[named is not None and named.xnack]
         for row in reader:
             arch = row_arch(row.args)
             try:
@@ -162,7 +166,7 @@ class Merge:
             yield (
                 row,
                 arch or (named.arch if named else ""),
-                judge(blob, row.hash, row.uncompressed_size, arch),
+                self._judge(blob, row.hash, row.uncompressed_size, arch),
             )
 
     def _decide(self, difference: Difference) -> None:

@@ -217,3 +217,13 @@ def test_states_of_a_manifest(tmp_path: Path, run_cli: Callable[..., Any]) -> No
     ended = run_cli("list", path, "--state", "asked-unbuilt", "--json")
     (found,) = json.loads(ended.out)["keys"]
     assert found["winograd"] and found["line"] > 1 and found["state"] == "asked-unbuilt"
+
+
+def test_sources_as_one_document_even_where_an_input_is_missing(
+    tmp_path: Path, run_cli: Callable[..., Any]
+) -> None:
+    path = make(tmp_path / "a.kdb", [row(b"a.cpp.o")])
+    ended = run_cli("list", path, tmp_path / "none", "--sources", "--json")
+    found = json.loads(ended.out)
+    assert ended.code == 2 and "no such file" in found["error"] and found["sources"][0]["keys"] == 1
+    assert "error" not in json.loads(run_cli("list", path, "--sources", "--json").out)

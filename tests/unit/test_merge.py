@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -274,3 +276,62 @@ def test_any_parts_in_any_order_give_the_same_file(
     whole = set().union(*parts)
     want = {(name, more): md5(data) for i, (name, more, data) in enumerate(flat) if i in whole}
     assert content(tmp_path / "o.kdb") == want
+
+
+def test_what_stands_in_the_way_of_a_missing_input_is_that_it_is_missing(
+    run_cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Not that an option does not fit what it is not."""
+    ended = run_cli("merge", tmp_path / "none.kdb", "-o", tmp_path / "o.kdb", "--skip-damaged")
+    assert ended.code == 2 and "no such file" in ended.err and "--skip-damaged" not in ended.err
+
+
+def test_the_hint_for_rows_of_no_architecture_works(run_cli: Callable[..., Any], tmp_path: Path) -> None:
+    """An MLIR kernel's key names none: one hint led to a folder, and that one back to a file."""
+    rows = [row(data=ONE), row(name="x.mlir.o", args=" --op", data=TWO)]
+    path = make(tmp_path / "a.kdb", rows)
+    for output in (tmp_path / "o.kdb", tmp_path):
+        ended = run_cli("merge", path, "-o", output)
+        assert ended.code == 2 and ended.err.endswith("for one (gfx1030.kdb)\n")
+    path.rename(tmp_path / "gfx1030.kdb")
+    assert run_cli("merge", tmp_path / "gfx1030.kdb", "-o", tmp_path / "o.kdb").code == 0
+    assert len(content(tmp_path / "o.kdb")) == 2
+
+
+def test_no_name_for_xnack_devices_over_rows_for_others(run_cli: Callable[..., Any], tmp_path: Path) -> None:
+    """An object that is not for such a device would be wrong code under that name."""
+    off = [row(args=" -mcpu=gfx90a", data=code_object("gfx90a", xnack="off", sramecc="any"))]
+    plain = make(tmp_path / "gfx90a.kdb", off)
+    ended = run_cli("merge", plain, "-o", tmp_path / "gfx90a_xnack.kdb")
+    assert ended.code == 2 and "a name for devices with xnack+" in ended.err
+    nameless = make(tmp_path / "a.kdb", off)
+    ended = run_cli("merge", nameless, "-o", tmp_path / "gfx90a_xnack.kdb")
+    assert ended.code == 1 and f"damaged: {nameless} row 1" in ended.err
+    assert run_cli("merge", nameless, "-o", tmp_path / "b.kdb").code == 0
+    anywhere = [row(args=" -mcpu=gfx90a", data=code_object("gfx90a", xnack="any", sramecc="any"))]
+    plus = make(tmp_path / "gfx90a_xnack.kdb", anywhere)
+    ended = run_cli("merge", plus, "-o", plain, "--force")
+    assert ended.code == 2 and "a name for other devices than xnack+" in ended.err
+    assert run_cli("merge", plus, "-o", tmp_path / "c.kdb").code == 0
+
+
+@pytest.mark.parametrize("name", ["gfx1030.kdb.bz2", "all.kdbmanifest"])
+def test_no_database_under_the_name_of_something_else(
+    name: str, ab: tuple[Path, Path], run_cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    ended = run_cli("merge", *ab, "-o", tmp_path / name)
+    assert ended.code == 2 and "a database is made" in ended.err and not (tmp_path / name).exists()
+
+
+def test_the_commands_that_repair_work_as_they_stand(run_cli: Callable[..., Any], tmp_path: Path) -> None:
+    """Blanks in a name; two inputs, each with its own output."""
+    bad = [make(tmp_path / f"{n} b.kdb", [row(data=ONE, size=-7)]) for n in "ab"]
+    ended = run_cli("merge", *bad, "-o", tmp_path / "o.kdb")
+    commands = re.findall(r"kdbtool (fix .*?\.kdb' -o new\d*\.kdb)", ended.err)
+    assert len(commands) == 2
+    made = []
+    for command in commands:
+        words = shlex.split(command)
+        made.append(tmp_path / words[-1])
+        assert run_cli(*words[:-1], made[-1]).code == 0
+    assert run_cli("merge", *made, "-o", tmp_path / "o.kdb").code == 0
