@@ -25,6 +25,7 @@ from kdbtool.shim.trace_model import Facts, Lookup, Problem, Trace
 
 MAX_NOTES = 1000
 MAX_PIECES = 256  # lines that one statement can be broken over
+MAX_PARTS = 64  # lines of MIOpen's that others' writing has joined into one
 MAX_STREAMS = 4096
 _TAINT = 60  # lines after a broken statement in which its rest may turn up within another
 _LEVELS = b"Fatal|Error|Warning|Info2|Info|Trace|Command|MIOpenDriver"
@@ -101,7 +102,12 @@ class _Reader:
         self._flush(head is not None and tag is None)
         self.tagged += 1
         more = _another(line.text, tag)
+        parts = 0
         while tag is not None and more is not None:
+            parts += 1
+            if parts > MAX_PARTS:
+                self.notes.append((line.number, "more lines of MIOpen's in one than can be told apart"))
+                return
             self._one(Line(line.number, line.text[: more.start()], False, line.whole), tag, None)
             self._flush(False)
             line = Line(line.number, line.text[more.start() :], line.ended, line.whole)

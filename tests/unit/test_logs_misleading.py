@@ -123,3 +123,11 @@ def test_a_broken_command_is_not_filled_up_with_defaults(tmp_path: Path, mark: b
     cut = WRITTEN.index(b" -W")
     assert not read(tmp_path / "b.log", WRITTEN[:cut]).problems
     assert not read(tmp_path / "c.log", COMMAND, b"MIOpen: Info ".ljust(len(COMMAND), b"x")).problems
+
+
+def test_a_line_of_nothing_but_beginnings(tmp_path: Path) -> None:
+    """Bounded: each beginning would copy what follows it."""
+    trace = read(tmp_path / "a.log", *[b"MIOpen(HIP): Info2 [x] " * 11000] * 40)
+    assert len(trace.notes) == 41 and trace.notes[0].startswith("line 1: more lines of MIOpen's in one")
+    joined = b"".join(LOAD + ARGS.replace(b"A=1", b"A=%d" % n) for n in range(20))
+    assert len(read(tmp_path / "b.log", joined).lookups) == 20
