@@ -171,7 +171,8 @@ class _Reader:
         elif found := _COMMAND.match(said):
             self._command(line, said, found[1].decode("ascii"))
         elif found := _DEVICE.search(said):
-            self._device(found[1])
+            if line.width != self._log_widest().wrap:  # else the name may go on in the next line
+                self._device(found[1])
         elif b"version" in said:
             for name, pattern in (("miopen.version", _VERSION), ("hip.version", _HIP)):
                 if version := pattern.search(said):
@@ -244,7 +245,8 @@ class _Reader:
                 why="no line of MIOpen in it",
                 hint="docs/logs.md says how to make one",
             )
-        problems = list(self._problems())
+        lookups.sort(key=lambda lookup: lookup.thread)  # as a trace has them: thread by thread
+        problems = sorted(self._problems(), key=lambda problem: problem.thread)
         notes = sorted(self.notes + self.lookups.notes, key=lambda note: note[0])
         texts = [f"line {number}: {printable(text)}" for number, text in notes[:MAX_NOTES]]
         if len(notes) > MAX_NOTES:

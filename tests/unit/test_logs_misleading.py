@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from kdbtool.miopen.logs import read_log
+from kdbtool.shim.trace import read_trace
 from kdbtool.shim.trace_model import Trace
+from kdbtool.shim.trace_write import write_trace
 
 LOAD = b'MIOpen(HIP): Info2 [LoadBinary] Loading binary for: "x.cpp.o"; args: '
 ARGS = b" -DA=1  -DBATCH=1  -DC=1  -mcpu=gfx1030"
@@ -131,3 +133,19 @@ def test_a_line_of_nothing_but_beginnings(tmp_path: Path) -> None:
     assert len(trace.notes) == 41 and trace.notes[0].startswith("line 1: more lines of MIOpen's in one")
     joined = b"".join(LOAD + ARGS.replace(b"A=1", b"A=%d" % n) for n in range(20))
     assert len(read(tmp_path / "b.log", joined).lookups) == 20
+
+
+def test_a_broken_device_is_no_device(tmp_path: Path) -> None:
+    text = b"MIOpen(HIP): Info [Handle] Raw device name: gfx90a:sramecc+:xnack-"
+    assert read(tmp_path / "a.log", text).facts.device == "gfx90a:sramecc+:xnack-"
+    for cut in range(text.index(b"0a:"), len(text)):
+        trace = read(tmp_path / "b.log", text[:cut], text[cut:], b"x" * cut)
+        assert trace.facts.device is None, cut
+
+
+def test_threads_stand_as_the_written_trace_has_them(tmp_path: Path) -> None:
+    lines = [b"%d " % (7 + n % 2) + LOAD + ARGS.replace(b"A=1", b"A=%d" % n) for n in range(6)]
+    trace = read(tmp_path / "a.log", *lines)
+    write_trace(tmp_path / "a.kdbtrace", trace)
+    assert read_trace(tmp_path / "a.kdbtrace").lookups == trace.lookups
+    assert [lookup.thread for lookup in trace.lookups] == [1, 1, 1, 2, 2, 2]
