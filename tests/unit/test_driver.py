@@ -44,7 +44,7 @@ def test_int8_by_version() -> None:
 
 def test_what_mioopen_writes_of_transposed_convolutions() -> None:
     """Filters by group from 6.0 on, the input's channels before; never the output padding."""
-    text = "conv -n 2 -c 4 -H 8 -W 8 -k 4 -y 3 -x 3 -m trans -g 2 -F 1"
+    text = "conv -n 2 -c 4 -H 8 -W 8 -k 4 -y 3 -x 3 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m trans -g 2 -F 1 -t 1"
     assert keys(text, logged=True, version=(3, 4, 0)) == ["4-8-8-3x3-8-10-10-2-0x0-1x1-1x1-0-NCHW-FP32-B_g2"]
     for version in (None, (2, 20, 0)):
         with pytest.raises(KdbtoolError, match="filters MIOpen may not have written"):
