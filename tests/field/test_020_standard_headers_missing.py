@@ -22,7 +22,8 @@ def test_020(tmp_path: Path, shared: Path, run_cli: Callable[..., Any]) -> None:
         key("-DFAKE=fail", "three.cl"),
     ]
     manifest = manifest_file(tmp_path / "m.kdbm", keys, sources)
-    command = ["rebuild", manifest, "--sources", sources, "--compiler", compiler, "--cache", tmp_path / "cache"]
+    command = ["rebuild", manifest, "--sources", sources, "--compiler", compiler]
+    command += ["--cache", tmp_path / "cache"]
     done = run_cli(*command, "-o", tmp_path / "a.kdb")
     assert done.code == 1
     assert done.err.count("standard headers missing") == 1 and FINDING in done.err

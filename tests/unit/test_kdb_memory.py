@@ -5,25 +5,18 @@ from __future__ import annotations
 import bz2
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.kdb_files import make, row
+from support.memory import peak_of_kdbtool
 
 from kdbtool.kdb.blob import md5, unpack
 from kdbtool.kdb.findings import Code
 
 BLOBS, BLOB = 50, 4 << 20
-PEAK = """
-import resource, sys
-from kdbtool.cli import main
-code = main(sys.argv[1:])
-print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, code, file=sys.stderr)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +36,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_large_file_takes_little_memory(command: str, large: Path, tmp_path: Path) -> None:
     """Far less than the file, and no more than for a file five times as large: one blob at a time."""
     words = {"fix": ["--dry-run"], "salvage": ["-o", str(tmp_path / "new.kdb")]}.get(command, [])
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, command, str(large), *words], capture_output=True, text=True, check=False
-    )
-    _, peak, code = done.stderr.strip().splitlines()[-1].split() if "peak" in done.stderr else ("", "0", "9")
-    assert code in ("0", "1"), done.stderr
-    assert 0 < int(peak) < 150_000  # KiB; the interpreter and its libraries alone are some 50,000
+    peak, code, said = peak_of_kdbtool(command, large, *words)
+    assert code in (0, 1), said
+    assert peak < 150_000  # KiB; the interpreter and its libraries alone are some 50,000
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +63,6 @@ def test_memory_for_it_is_bounded_by_the_declared_size(
 ) -> None:
     path = make(tmp_path / "gfx1030.kdb", [row(blob=bomb, size=size)])
     for command in (["verify"], ["fix", "--dry-run"]):
-        done = subprocess.run(
-            [sys.executable, "-c", PEAK, command[0], str(path), *command[1:]],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        _, peak, code = done.stderr.strip().splitlines()[-1].split()
+        peak, code, _ = peak_of_kdbtool(command[0], path, *command[1:])
         declared = size if 0 < size <= 256 << 20 else 0
-        assert code == "1" and int(peak) < 150_000 + 1.2 * (declared >> 10)
+        assert code == 1 and peak < 150_000 + 1.2 * (declared >> 10)
