@@ -133,4 +133,4 @@ def _print(found: Salvage, document: dict[str, Any], *, verbose: bool, quiet: bo
         if len(group) > limit:
             out.print(f"    and {len(group) - limit} more (-v shows all)")
     if not found.whole and not found.left and (known is None or len(found.rows) >= known):
-        out.print("  whether more rows were there cannot be told")
+        out.print("  whether more rows were there, or a key is damaged, cannot be told")

@@ -21,7 +21,7 @@ def is_row(cell: Cell, places: tuple[int, ...]) -> bool:
         kinds, _ = serials(cell.local, cell.size)
     except BadPage:
         return False
-    if max(places) >= len(kinds) or (places == COLUMNS and len(kinds) != 6):
+    if max(places) >= len(kinds) or (places == COLUMNS and len(kinds) < 6):
         return False
     name, args, blob, digest, size = (kinds[n] for n in places)
     texts = name >= 12 and args >= 12 and digest >= 13 and digest % 2 == 1
@@ -68,10 +68,10 @@ def layout(sql: bytes) -> tuple[int, ...]:
         db.execute(statement)
         db.set_authorizer(None)
         info = db.execute("PRAGMA table_xinfo(kern_db)").fetchall()
-        place = {row[1].lower(): row[0] for row in info}
+        kept = (row[1].lower() for row in info if row[6] != 2)  # a computed column is not in the record
+        place = {name: number for number, name in enumerate(kept)}
         wanted = ("kernel_name", "kernel_args", "kernel_blob", "kernel_hash", "uncompressed_size")
-        stored = all(row[6] == 0 for row in info)  # a computed column is not in the record
-        return tuple(place[c] for c in wanted) if stored else COLUMNS
+        return tuple(place[c] for c in wanted)
     except (sqlite3.Error, UnicodeDecodeError, KeyError, ValueError):
         return COLUMNS
     finally:

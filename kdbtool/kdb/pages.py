@@ -70,9 +70,11 @@ class Pages:
         size = 65536 if size == 1 else size
         # All three, or nothing of the header is believed.
         self.has_header = (
-            header.startswith(HEADER_MAGIC) and size in SIZES and header[20:24] == b"\0\x40\x20\x20"
+            header.startswith(HEADER_MAGIC) and size in SIZES and header[21:24] == b"\x40\x20\x20"
         )
         self.size = size if self.has_header else 0
+        # Some builds of SQLite keep bytes at the end of each page for themselves.
+        self.reserved = min(header[20], size - 480) if self.has_header else 0
         self.encoding = int.from_bytes(header[56:60], "big") if self.has_header else 1
         self.free_trunk = int.from_bytes(header[32:36], "big") if self.has_header else 0
         if not self.size:
@@ -134,7 +136,7 @@ class Pages:
             rowid -= (rowid >> 63) << 64
         if size > min(self.length, MAX_VALUE):
             raise BadPage("a payload larger than the file")
-        usable = self.size
+        usable = self.size - self.reserved
         most = usable - 35 if kind == TABLE_LEAF else (usable - 12) * 64 // 255 - 23
         local = size
         if size > most:
@@ -142,7 +144,7 @@ class Pages:
             local = least + (size - least) % (usable - 4)
             local = local if local <= most else least
         end = at + local + (4 if local < size else 0)
-        if end > len(data):
+        if end > usable:
             raise BadPage("a cell beyond its page")
         overflow = int.from_bytes(data[at + local : end], "big")
         return Cell(number, rowid, size, data[at : at + local], overflow), end
@@ -159,7 +161,7 @@ class Pages:
             seen.add(next_)
             self.budget -= self.size
             data = self.page(next_)
-            part = data[4 : 4 + min(missing, self.size - 4)]
+            part = data[4 : 4 + min(missing, self.size - self.reserved - 4)]
             parts.append(part)
             missing -= len(part)
             next_ = int.from_bytes(data[:4], "big")
@@ -207,6 +209,18 @@ class Pages:
             count = min(count, self.size // 4 - 2)
             found.update(struct.unpack_from(f">{count}I", data, 8))
         return found
+
+    def trunk_leaves(self, number: int) -> set[int]:
+        """The free pages that a page names, if it looks like a trunk of the freelist."""
+        try:
+            data = self.page(number)
+        except BadPage:
+            return set()
+        trunk, count = struct.unpack_from(">II", data)
+        if trunk > self.count or not 0 < count <= self.size // 4 - 2:
+            return set()
+        found = set(struct.unpack_from(f">{count}I", data, 8))
+        return found if len(found) == count and min(found) > 1 and max(found) <= self.count else set()
 
     def _guess_size(self) -> int:
         """The size at which most leaves end where a page ends: a page's first cell is put at its very end."""

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,22 @@ class Salvage:
 
     @property
     def whole(self) -> bool:
-        """Whether it is sure that nothing was lost."""
-        said = (self.provenance or {}).get("rows") == str(len(self.rows))
+        """Whether it is sure that nothing was lost, and no key damaged."""
         enough = self.known is None or len(self.rows) >= self.known
-        return enough and not self.left and (self.tree_complete or self.index_complete or said)
+        sure = self.proved or (not self.unconfirmed and (self.tree_complete or self.index_complete))
+        return enough and not self.left and sure
+
+    @cached_property
+    def proved(self) -> bool:
+        """Whether these are the rows that the provenance was written for."""
+        said = self.provenance
+        if said is None or said.get("rows") != str(len(self.rows)):
+            return False
+        content = ContentHash()
+        for row in sorted(self.rows, key=lambda r: r.cell.rowid):
+            name, args, _, digest, _ = columns(self.pages, row.cell, self.layout)
+            content.add(name, args, digest)
+        return said.get("content_sha256") == content.hexdigest()
 
     def items(self, tick: Callable[[], None] | None = None) -> Iterator[tuple[bytes, bytes, Packed]]:
         """The rows to write, each read once more."""
@@ -134,16 +147,11 @@ class Salvage:
 
     def written(self) -> dict[str, str]:
         """The provenance of the new file: the old one's where these are all its rows, else the count."""
-        said = self.provenance
-        if said is not None and said.get("rows") == str(len(self.rows)):
-            content = ContentHash()
-            for row in sorted(self.rows, key=lambda r: r.cell.rowid):
-                name, args, _, digest, _ = columns(self.pages, row.cell, self.layout)
-                content.add(name, args, digest)
-            if said.get("content_sha256") == content.hexdigest():
-                return {k: v for k, v in said.items() if k not in OWN_KEYS}
+        if self.provenance is not None and self.proved:
+            return {k: v for k, v in self.provenance.items() if k not in OWN_KEYS}
         of = f" of {self.known}" if self.known is not None else ""
-        return {"salvage": f"{len(self.rows)}{of} rows"}
+        unsure = f", {self.unconfirmed} keys unconfirmed" if self.unconfirmed else ""
+        return {"salvage": f"{len(self.rows)}{of} rows{unsure}"}
 
 
 @contextmanager
@@ -193,6 +201,7 @@ class _Reader:
         self.rows_of: dict[bytes, set[int]] = {}  # by digest of the key, as the index says
         self.keys_of: dict[int, dict[bytes, bytes]] = {}  # by row: digest of the key, name
         self.strange = False  # the table's tree leads to something else
+        self.last = -1 << 63  # row number in the tree
 
     def run(self) -> None:
         """Index, then the table's pages, then the decisions."""
@@ -214,19 +223,23 @@ class _Reader:
                     self.entries(n)
         for n in table.leaves:
             self.leaf(n, linked=True)
+        found.tree_complete = table.complete and not self.strange
         missing = self.keys_of.keys() - {r.cell.rowid for r in found.rows}
-        if rest or not table.complete or self.strange or missing:
+        if not found.tree_complete or missing:
             for n, kind in (rest or self.kinds(known)).items():
                 if kind == TABLE_LEAF:
                     self.leaf(n, linked=False)
-        found.tree_complete = table.complete and not self.strange
         self.resolve()
         self.lost()
 
     def kinds(self, known: set[int]) -> dict[int, int]:
-        """{page: type} of the pages that nothing leads to."""
-        found = ((n, self.pages.kind(n)) for n in range(1, self.pages.count + 1) if n not in known)
-        return {n: kind for n, kind in found if kind}
+        """{page: type} of the pages that nothing leads to, nor a part of the freelist that is lost itself."""
+        found, free = {}, set()
+        for n in range(1, self.pages.count + 1):
+            if n not in known:
+                found[n] = self.pages.kind(n)
+                free |= self.pages.trunk_leaves(n) if not found[n] else set()
+        return {n: kind for n, kind in found.items() if kind and n not in free}
 
     def tree(self, root: int | None, *, index: bool = False) -> Tree:
         """The b-tree at a root of the schema; nothing and not complete where there is none."""
@@ -236,7 +249,7 @@ class _Reader:
         """Root pages of table, index and provenance, as far as the schema tells."""
         roots: dict[str, int] = {}
         for values in self.records(self.pages.tree(1).leaves):
-            if len(values) != 5 or not isinstance(values[3], int):
+            if values is None or len(values) != 5 or not isinstance(values[3], int):
                 continue
             kind, name, table, sql = (self.text(values[n]) for n in (0, 1, 2, 4))
             if kind == b"table" and name == b"kern_db":
@@ -248,14 +261,16 @@ class _Reader:
                 roots["provenance"] = values[3]
         return roots
 
-    def records(self, numbers: list[int]) -> Iterator[list[Value]]:
-        """Whole records of some pages, the broken ones left out."""
+    def records(self, numbers: list[int]) -> Iterator[list[Value] | None]:
+        """The records of some pages, None for each that is broken."""
         for number in numbers:
             with suppress(BadPage):
                 for cell in self.pages.cells(number):
+                    values = None
                     with suppress(BadPage):
                         if cell is not None and cell.size <= MAX_KEY:
-                            yield record(self.pages.payload(cell))[1]
+                            values = record(self.pages.payload(cell))[1]
+                    yield values
 
     def text(self, value: Value) -> bytes:
         """A text as UTF-8; what is none is empty."""
@@ -268,7 +283,7 @@ class _Reader:
             return None
         found: dict[str, str] = {}
         for values in self.records([*tree.leaves, *tree.inner]):
-            if len(values) == 2 and len(found) < _MAX_PROVENANCE:
+            if values is not None and len(values) == 2 and len(found) < _MAX_PROVENANCE:
                 key, value = (self.text(v).decode("utf-8", "backslashreplace") for v in values)
                 found[key] = value
         return found
@@ -277,7 +292,7 @@ class _Reader:
         """Take the index entries of one page, key and row number; whether there is nothing else in it."""
         proper = True
         for values in self.records([number]):
-            if len(values) != 3 or not isinstance(values[2], int):
+            if values is None or len(values) != 3 or not isinstance(values[2], int):
                 proper = False
                 continue
             name, args = self.text(values[0]), self.text(values[1])
@@ -294,6 +309,9 @@ class _Reader:
                     if linked:
                         self.leave(None, b"", CELL_DAMAGED, f"page {number}")
                 elif is_row(cell, self.found.layout):
+                    if linked:  # row numbers rise from leaf to leaf, else one stands in the place of another
+                        self.strange |= cell.rowid <= self.last
+                        self.last = cell.rowid
                     self.row(cell, linked=linked)
                 elif linked:
                     self.strange = True
@@ -317,7 +335,7 @@ class _Reader:
                 if linked:
                     self.leave(cell.rowid, name, KEY_DAMAGED, f"page {cell.page}")
                 return
-            if not linked and self.found.index_complete:
+            if not linked and (self.found.index_complete or self.found.tree_complete):
                 return
         verdict = self.judge(blob, digest, size, row_arch(args))
         if verdict.problems:
@@ -335,9 +353,8 @@ class _Reader:
         """One row per number and key; of several objects the one that index and tree speak for."""
         linked = {r.cell.rowid for r in self.found.rows if r.linked}
         groups: dict[bytes, list[_Row]] = {}
-        for row in self.found.rows:
-            if row.linked or row.cell.rowid not in linked:
-                groups.setdefault(row.key, []).append(row)
+        for row in self.numbered([r for r in self.found.rows if r.linked or r.cell.rowid not in linked]):
+            groups.setdefault(row.key, []).append(row)
         kept = []
         for group in groups.values():
             group.sort(key=lambda r: (not r.confirmed, not r.linked, r.cell.rowid, r.cell.page))
@@ -354,6 +371,22 @@ class _Reader:
                 elif row.cell.rowid != first.cell.rowid:
                     self.leave(row.cell.rowid, b"", CONFLICT, f"the same as row {first.cell.rowid}")
         self.found.rows = sorted(kept, key=lambda r: r.cell.rowid)
+
+    def numbered(self, rows: list[_Row]) -> Iterator[_Row]:
+        """Those that can have their number: of two keys under one, all but one are of another time."""
+        groups: dict[int, list[_Row]] = {}
+        for row in rows:
+            groups.setdefault(row.cell.rowid, []).append(row)
+        for number, group in groups.items():
+            rank = max((r.confirmed, r.linked) for r in group)
+            keys = {r.key for r in group if (r.confirmed, r.linked) == rank}
+            for row in group:
+                if len(keys) == 1 and row.key in keys:
+                    yield row
+                else:
+                    self.leave(
+                        number, b"", CONFLICT, f"one of two keys of the number, object {row.verdict.md5}"
+                    )
 
     def lost(self) -> None:
         """What the index knows and no page has, and how many rows there were."""

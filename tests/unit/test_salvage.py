@@ -259,7 +259,7 @@ def test_without_an_index_and_with_other_columns(tmp_path: Path) -> None:
     )
     path = make(tmp_path / "gfx1030.kdb", columns(rows), table=table, index=None)
     found, facts = recovered(path)
-    assert found == rows and facts == (True, None, {}, 0, 20)
+    assert found == rows and facts == (False, None, {}, 0, 20)  # nothing confirms a key
 
 
 @pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
@@ -389,3 +389,146 @@ def test_five_thousand_corrupted_databases(tmp_path: Path) -> None:
                 assert not item.confirmed or (name, args, packed.md5) in right
 
     survives(one, mutations(good.read_bytes(), 5000, seed=4), tmp_path / "m", ".kdb")
+
+
+NEW_ROW = "INSERT INTO kern_db VALUES (NULL, ?, ?, ?, ?, ?)"
+
+
+def refilled(path: Path, old: Rows, new: Rows) -> bytes:
+    """A database whose rows were all deleted and others written; the old ones' pages are free, and whole."""
+    make(path, columns(old))
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA secure_delete = OFF")  # distributions build SQLite with ON, others do not
+    db.execute("DELETE FROM kern_db")
+    db.executemany(NEW_ROW, columns(new))
+    db.close()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("same_keys", [True, False])
+def test_rows_of_free_pages_stay_away_without_the_first_page(same_keys: bool, tmp_path: Path) -> None:
+    """The freelist's head is lost with page 1; its trunk pages still name the free ones."""
+    old = some_rows(120)
+    keys = [*old][:10] if same_keys else [*some_rows(140)][130:]
+    new = {key: an_object(n + 5000, 100) for n, key in enumerate(keys)}
+    path = tmp_path / "gfx1030.kdb"
+    raw = refilled(path, old, new)
+    path.write_bytes(bytes(4096) + raw[4096:])
+    found, facts = recovered(path)
+    assert found == new and not facts[0]
+
+
+def test_two_keys_of_one_row_number_are_of_two_times(tmp_path: Path) -> None:
+    """Nothing leads to either, nothing tells which was there last: a number has one row."""
+    path = tmp_path / "gfx1030.kdb"
+    old, new = some_rows(120), dict([*some_rows(140).items()][120:])
+    raw = bytearray(refilled(path, old, new))
+    trunk = (int.from_bytes(raw[32:36], "big") - 1) * 4096
+    raw[:4096] = raw[trunk : trunk + 4096] = bytes(4096)
+    path.write_bytes(raw)
+    with salvage(path) as found:
+        numbers = [r.cell.rowid for r in found.rows]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_an_emptied_table_gives_no_rows_back(tmp_path: Path) -> None:
+    """The tree is whole: what no page leads to was deleted, with or without an index."""
+    path = tmp_path / "gfx1030.kdb"
+    raw = bytearray(refilled(path, some_rows(60), {}))
+    raw[32:40] = bytes(8)  # the free list is forgotten
+    path.write_bytes(raw)
+    assert recovered(damage(path, ["DELETE FROM sqlite_schema WHERE type = 'index'"]))[0] == {}
+
+
+def test_a_leaf_in_the_place_of_another_is_a_loss(tmp_path: Path) -> None:
+    """A misdirected write: the tree leads twice to the same rows."""
+    rows = some_rows(60)
+    path = make(tmp_path / "gfx1030.kdb", columns(rows), index=None)
+    assert recovered(path)[0] == rows
+    with salvage(path) as found:
+        one, other = found.pages.tree(2).leaves[3:5]
+    raw = bytearray(path.read_bytes())
+    raw[(one - 1) * 4096 : one * 4096] = raw[(other - 1) * 4096 : other * 4096]
+    path.write_bytes(raw)
+    with salvage(path) as found:
+        assert not found.tree_complete and not found.whole
+
+
+def test_an_index_entry_that_is_cut_off_still_counts(tmp_path: Path) -> None:
+    """Row and index entry of a long key are lost together, and the tree: exit code 0 would be a lie."""
+    long = {(b"long.cl.o", b" -DLONG=1" * 2000 + b" -mcpu=gfx1030"): an_object(99)}
+    path = make(tmp_path / "gfx1030.kdb", columns({**some_rows(6), **long}))
+    assert recovered(path)[1][:2] == (True, 7)
+    raw = bytearray(path.read_bytes())
+    for number in range(2, len(raw) // 4096):  # the pages where the key goes on
+        if raw[number * 4096 + 100 : number * 4096 + 1000].count(b" -DLONG=1") > 50:
+            raw[number * 4096 : (number + 1) * 4096] = bytes(4096)
+    raw[:100] = bytes(100)
+    path.write_bytes(raw)
+    found, facts = recovered(path)
+    assert len(found) == 6 and not facts[0] and facts[1] is None
+
+
+def test_a_damaged_key_without_an_index_is_not_called_whole(tmp_path: Path, run_cli: Cli) -> None:
+    """No index, no provenance: one flipped bit in a key cannot be told from a right key."""
+    path = make(tmp_path / "gfx1030.kdb", columns(some_rows(6)), index=None)
+    path.write_bytes(path.read_bytes().replace(b"-DN=3", b"-DN=7"))
+    done = run_cli("salvage", path, "-o", tmp_path / "new.kdb")
+    assert done.code == 1 and "6 whose key no index entry confirms" in done.out
+    with open_kdb(tmp_path / "new.kdb") as reader:
+        assert (reader.provenance() or {})["salvage"] == "6 rows, 6 keys unconfirmed"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE kern_db ADD COLUMN other TEXT",
+        "ALTER TABLE kern_db ADD COLUMN made TEXT AS (kernel_name || 'x')",
+    ],
+)
+def test_rows_from_before_and_after_a_new_column(statement: str, tmp_path: Path) -> None:
+    rows = some_rows(20)
+    path = make(tmp_path / "gfx1030.kdb", columns(rows)[:10], after=[statement])
+    names = "kernel_name, kernel_args, kernel_blob, kernel_hash, uncompressed_size"
+    with sqlite3.connect(path) as db:
+        db.executemany(f"INSERT INTO kern_db ({names}) VALUES (?, ?, ?, ?, ?)", columns(rows)[10:])
+    db.close()
+    assert recovered(path) == (rows, (True, 20, {}, 0, 0))
+
+
+@pytest.mark.parametrize("kind", ["VIRTUAL", "STORED"])
+def test_computed_columns_before_the_others(kind: str, tmp_path: Path) -> None:
+    rows = some_rows(20)
+    table = (
+        f"CREATE TABLE kern_db (id INTEGER PRIMARY KEY, made TEXT AS (kernel_name) {kind}, kernel_hash TEXT,"
+        " kernel_args TEXT, kernel_name TEXT, kernel_blob BLOB, uncompressed_size INT)"
+    )
+    path = make(tmp_path / "gfx1030.kdb", columns(rows), table=table)
+    assert recovered(path) == (rows, (True, 20, {}, 0, 0))
+
+
+@pytest.mark.parametrize("size", [512, 4096])
+def test_pages_with_reserved_bytes(size: int, tmp_path: Path) -> None:
+    """As Apple's SQLite and checksums in pages have them."""
+    rows = some_rows(20)
+    path = tmp_path / "gfx1030.kdb"
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA page_size = {size}")
+    db.execute("CREATE TABLE x (x)")
+    db.close()
+    raw = bytearray(path.read_bytes())
+    raw[20] = 12
+    for at in range(0, len(raw), size):  # its two pages hold one cell, which moves up
+        first = at or 100
+        content = int.from_bytes(raw[first + 5 : first + 7], "big")
+        if content < size:
+            raw[at + content - 12 : at + size - 12] = raw[at + content : at + size]
+            raw[at + size - 12 : at + size] = bytes(12)
+            raw[first + 5 : first + 7] = (content - 12).to_bytes(2, "big")
+            raw[first + 8 : first + 10] = (content - 12).to_bytes(2, "big")
+        else:
+            raw[first + 5 : first + 7] = (size - 12).to_bytes(2, "big")
+    path.write_bytes(raw)
+    make(path, columns(rows), before=["DROP TABLE x", "VACUUM"])
+    assert path.read_bytes()[20] == 12
+    assert recovered(path) == (rows, (True, 20, {}, 0, 0))
