@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from kdbtool.codeobject import CodeObjectError, parse
 from kdbtool.codeobject.compare import SHARED, Resources, Summary, summary
-from kdbtool.errors import KdbtoolError, printable
+from kdbtool.errors import KdbtoolError
 from kdbtool.inputs import Entry, Input
 from kdbtool.kdb.blob import unpack
 from kdbtool.kdb.reader import Row
-from kdbtool.miopen.keys import SUFFIX, source_of, split_arch
+from kdbtool.miopen.keys import shown_source, split_arch
 from kdbtool.miopen.liveness import judge, repair
 from kdbtool.miopen.spelling import other_spelling
 
@@ -109,11 +109,6 @@ class Difference:
         code = self.count(Verdict.OTHER) + self.count(Verdict.DAMAGED) > 0
         source = any(s.hashes or (not s.both and any(s.only)) for s in self.sources.values())
         return {"key": key, "code": key or code, "source": source}.get(by or "", key or code or source)
-
-
-def shown_source(name: bytes) -> str:
-    """The kernel source of a name, or the name without `.o` where it follows no convention."""
-    return source_of(name) or printable(name.removesuffix(SUFFIX))
 
 
 def read_side(source: Input, kernel: re.Pattern[str] | None, archs: set[str] | None) -> Side:

@@ -46,6 +46,11 @@ class KdbtoolError(Exception):
         return printable(text)
 
 
+def counted(number: int, word: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def from_oserror(error: OSError, *, where: str | Path | None = None) -> KdbtoolError:
     """An `OSError` as one line. A full disk has exit code 1: the work had begun."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)

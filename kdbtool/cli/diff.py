@@ -35,11 +35,11 @@ from kdbtool.diff import (
     Verdict,
     diff,
     read_side,
-    shown_source,
 )
 from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, KdbtoolError, printable
 from kdbtool.inputs import open_input
 from kdbtool.manifest.quote import quote
+from kdbtool.miopen.keys import shown_source
 
 HELP = "compare two inputs by key, by code and by source"
 SHOWN = 10  # entries of a list without -v
@@ -203,7 +203,7 @@ class _Printer:
         for s in self._some(rows):
             hashes = f"  ({' and '.join(s.hashes)} of other hashes)" if s.hashes else ""
             code = str(s.code.get(Verdict.OTHER, 0)) if self.found.code is not None else "-"
-            self.out.print(f"  {s.only[0]:>7} {s.only[1]:>7} {s.both:>7} {code:>10}  {s.name}{hashes}")
+            self.out.print(f"  {s.only[0]:>7} {s.only[1]:>7} {s.both:>7} {code:>10}  {printable(s.name)}{hashes}")
 
     def _some(self, items: list[Any]) -> Iterable[Any]:
         """All with -v, else the first, and how many are left out."""
@@ -265,7 +265,7 @@ def _document(found: Difference) -> dict[str, Any]:
         ],
         "other_state": [_key_of(key) for key in found.states],
         "sources": [
-            {"source": s.name, "only": s.only, "both": s.both, "other_hashes": list(s.hashes),
+            {"source": printable(s.name), "only": s.only, "both": s.both, "other_hashes": list(s.hashes),
              "code": {verdict.value: count for verdict, count in s.code.items()}}
             for s in sorted(found.sources.values(), key=lambda s: s.name)
         ],

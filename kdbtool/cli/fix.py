@@ -14,17 +14,16 @@ import argparse
 import contextlib
 import json
 import os
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from kdbtool.cli import options
-from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, KdbtoolError, from_oserror, printable
+from kdbtool.cli.progress import row_progress
+from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, KdbtoolError, counted, from_oserror, printable
 from kdbtool.files import check_output
 from kdbtool.kdb.fix import CONFLICT, DUPLICATE, REPAIRS, Outcome, Plan, plan, rows
 from kdbtool.kdb.identify import FileKind, Kind, identify
@@ -89,10 +88,10 @@ def run(args: argparse.Namespace) -> int:
             folder = stack.enter_context(_folder_beside(target))
             writing = folder / target.name
         with KdbReader(kind) as reader:
-            with _progress(reader, "checking") as tick:
+            with row_progress(reader, "checking") as tick:
                 decided = plan(reader, _arch(args.arch), only=only, tick=tick)
             if writing is not None:
-                with _progress(reader, "writing") as tick:
+                with row_progress(reader, "writing") as tick:
                     write_kdb(writing, rows(reader, decided, tick), decided.written(), force=args.force)
         if args.in_place and target is not None and writing is not None:
             _replace(target, writing, keep=not args.no_backup, force=args.force)
@@ -190,17 +189,6 @@ def _replace(path: Path, new: Path, *, keep: bool, force: bool) -> None:
         raise from_oserror(error, where=backup if keep else path) from None
 
 
-@contextlib.contextmanager
-def _progress(reader: KdbReader, what: str) -> Iterator[Callable[[], None] | None]:
-    if not sys.stderr.isatty():
-        yield None
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"{what} {printable(reader.path.name)}", total=len(reader))
-        yield lambda: progress.advance(task)
-
-
 def _document(path: Path, target: Path | None, decided: Plan) -> dict[str, Any]:
     counts = {what: decided.count(what) for what in ("kept", "repaired", "merged", "left-out", "unfixed")}
     return {
@@ -224,20 +212,20 @@ def _print(decided: Plan, document: dict[str, Any], *, verbose: bool, quiet: boo
     where = document["output"] or f"{document['input']} (dry run)"
     if not quiet or wrong:
         out.print(
-            f"{where}: {_count(document['rows'], 'row')}: {document['kept']} kept, "
+            f"{where}: {counted(document['rows'], 'row')}: {document['kept']} kept, "
             f"{document['repaired']} repaired, {document['merged']} merged, "
             f"{document['left_out']} left out, {document['unfixed']} kept unfixed"
         )
     if not quiet:
         for code, count in decided.repairs.items():
-            out.print(f"  repaired {code} ({_count(count, 'row')}): {REPAIRS[code].text}")
+            out.print(f"  repaired {code} ({counted(count, 'row')}): {REPAIRS[code].text}")
         for finding in decided.form:
             detail = f": {printable(finding.detail)}" if finding.detail else ""
             out.print(f"  the file no longer has {finding.code.code}{detail}")
         if decided.provenance_lost:
             out.print("  provenance dropped: it was not written for these rows")
         for code, count in document["notes"].items():
-            out.print(f"  stays: note {code} ({_count(count, 'row')}), which only a rebuild can change")
+            out.print(f"  stays: note {code} ({counted(count, 'row')}), which only a rebuild can change")
     for what, verb in (("merged", "merged, same object"), ("left-out", "left out"), ("unfixed", "unfixed")):
         if what != "merged" or not quiet:
             _print_rows(out, [o for o in decided.outcomes if o.what == what], verb, verbose=verbose)
@@ -246,14 +234,10 @@ def _print(decided: Plan, document: dict[str, Any], *, verbose: bool, quiet: boo
 def _print_rows(out: Console, found: list[Outcome], verb: str, *, verbose: bool) -> None:
     for reason in dict.fromkeys(o.reason for o in found):
         group = [o for o in found if o.reason == reason]
-        out.print(f"  {verb}{f' {reason}' if reason else ''} ({_count(len(group), 'row')}):")
+        out.print(f"  {verb}{f' {reason}' if reason else ''} ({counted(len(group), 'row')}):")
         limit = len(group) if verbose or reason in (CONFLICT, DUPLICATE) else SHOWN
         for one in group[:limit]:
             other = f" (into row {one.other})" if one.what == "merged" else ""
             out.print(f"    row {one.row} {printable(one.name)}: {printable(one.detail)}{other}")
         if len(group) > limit:
             out.print(f"    and {len(group) - limit} more (-v shows all)")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -18,6 +18,7 @@ from typing import Any
 
 from kdbtool.cli import options
 from kdbtool.cli.describe import show
+from kdbtool.cli.progress import row_progress
 from kdbtool.errors import EXIT_DONE, KdbtoolError, printable
 from kdbtool.inputs import Input, each_input, holds_keys, open_input
 from kdbtool.kdb.checks import check
@@ -80,7 +81,8 @@ def describe(kind: Kind) -> dict[str, Any]:
 
 def _kdb(kind: Kind) -> dict[str, Any]:
     with KdbReader(kind) as reader:
-        report = check(reader)
+        with row_progress(reader, "reading") as tick:
+            report = check(reader, tick=tick)
         return {
             "text": kind.text,
             "journal": kind.journal,

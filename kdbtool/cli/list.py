@@ -29,7 +29,7 @@ from kdbtool.inputs import STATES, STORED, Entry, Input, open_input
 from kdbtool.kdb.identify import human
 from kdbtool.manifest.quote import quote
 from kdbtool.miopen.classes import classes_of
-from kdbtool.miopen.keys import SUFFIX, language, source_of
+from kdbtool.miopen.keys import language, shown_source
 
 HELP = "print keys: of kernel databases, manifests, traces, logs"
 
@@ -79,11 +79,6 @@ class Filter:
             and (self.kernel is None or self.kernel.search(source) is not None)
             and (self.args is None or self.args.search(_text(entry.args)) is not None)
         )
-
-
-def shown_source(name: bytes) -> str:
-    """The source of a kernel name; of one that follows no convention the name, without a `.o` at its end."""
-    return source_of(name) or _text(name.removesuffix(SUFFIX))
 
 
 def _text(data: bytes) -> str:

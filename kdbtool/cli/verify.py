@@ -17,19 +17,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from kdbtool.cli import options
 from kdbtool.cli.archs import wanted_archs
-from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, EXIT_USAGE, KdbtoolError, printable
+from kdbtool.cli.progress import row_progress
+from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, EXIT_USAGE, KdbtoolError, counted, printable
 from kdbtool.kdb.against import Against, AgainstKdb, AgainstManifest, of_sources
 from kdbtool.kdb.checks import Report, check
 from kdbtool.kdb.findings import Code, Finding
@@ -135,7 +135,7 @@ def checked(
     named = archs if archs is not None else {reader.name.arch} if reader.name is not None else None
     judged = judged or Judged()
     against = judged.against(named, open_files or ExitStack())
-    with _progress(reader) as tick:
+    with row_progress(reader, "checking") as tick:
         return check(
             reader,
             archs,
@@ -202,22 +202,11 @@ def _document(path: Path, report: Report, judged: Judged) -> dict[str, Any]:
     return document | {"findings": [f.json(path, judged.miopen) for f in report.findings]}
 
 
-@contextmanager
-def _progress(reader: KdbReader) -> Iterator[Callable[[], None] | None]:
-    if not sys.stderr.isatty():
-        yield None
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(printable(reader.path.name), total=len(reader))
-        yield lambda: progress.advance(task)
-
-
 def _print(kind: Kind, report: Report, judged: Judged, *, verbose: bool, quiet: bool) -> None:
     out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
     problems, notes = report.problems, len(report.findings) - report.problems
-    verdict = f"{_count(problems, 'problem')}, {_count(notes, 'note')}"
-    head = f"{printable(str(kind.path))}: {kind.text}, {_count(report.stats.rows, 'row')}: {verdict}"
+    verdict = f"{counted(problems, 'problem')}, {counted(notes, 'note')}"
+    head = f"{printable(str(kind.path))}: {kind.text}, {counted(report.stats.rows, 'row')}: {verdict}"
     out.print(Text(head, style="bold red" if problems else "bold green"))
     for line in _summary(report, judged) if not quiet else ():
         out.print(f"  {line}")
@@ -230,7 +219,7 @@ def _print(kind: Kind, report: Report, judged: Judged, *, verbose: bool, quiet: 
             continue
         style = "red" if found[0].is_problem else "yellow"
         out.print(
-            Text(f"{code.severity.value} {code.code} ({_count(len(found), 'time')}): {code.reason}", style)
+            Text(f"{code.severity.value} {code.code} ({counted(len(found), 'time')}): {code.reason}", style)
         )
         out.print(f"  MIOpen: {code.consequence.value}; next: {code.next_command(kind.path, judged.miopen)}")
         limit = len(found) if verbose else SHOWN if found[0].is_problem else SHOWN_NOTES
@@ -246,10 +235,10 @@ def _summary(report: Report, judged: Judged) -> Iterator[str]:
         yield f"judged against {printable(judged.build.label)}"
     if unreachable := report.unreachable.total():
         parts = ", ".join(f"{report.unreachable[c]} {c.code}" for c in Code if report.unreachable[c])
-        yield f"{_count(unreachable, 'row')} that MIOpen can never ask for, by first reason: {parts}"
+        yield f"{counted(unreachable, 'row')} that MIOpen can never ask for, by first reason: {parts}"
     if judged.entries is not None:
         untold = f", of {report.untold} the source does not tell" if report.untold else ""
-        yield f"kernels of {_count(report.told, 'row')} compared with their source{untold}"
+        yield f"kernels of {counted(report.told, 'row')} compared with their source{untold}"
 
 
 def _where(finding: Finding) -> str:
@@ -258,7 +247,3 @@ def _where(finding: Finding) -> str:
         named = f"{printable(finding.name)}: " if finding.name else ""
         return named + detail or "the file"
     return f"row {finding.row} {printable(finding.name)}" + (f": {detail}" if detail else "")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

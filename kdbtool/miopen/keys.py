@@ -47,6 +47,11 @@ def source_of(name: bytes) -> str | None:
     return text if is_source(text) else None
 
 
+def shown_source(name: bytes) -> str:
+    """The source of a kernel name; of one that follows no convention the name, without a `.o` at its end."""
+    return source_of(name) or name.removesuffix(SUFFIX).decode("utf-8", "backslashreplace")
+
+
 def language(source: str) -> str | None:
     """hip, opencl, asm or mlir, by extension; None for another one."""
     dot = source.rfind(".")
