@@ -203,7 +203,9 @@ class _Printer:
         for s in self._some(rows):
             hashes = f"  ({' and '.join(s.hashes)} of other hashes)" if s.hashes else ""
             code = str(s.code.get(Verdict.OTHER, 0)) if self.found.code is not None else "-"
-            self.out.print(f"  {s.only[0]:>7} {s.only[1]:>7} {s.both:>7} {code:>10}  {printable(s.name)}{hashes}")
+            self.out.print(
+                f"  {s.only[0]:>7} {s.only[1]:>7} {s.both:>7} {code:>10}  {printable(s.name)}{hashes}"
+            )
 
     def _some(self, items: list[Any]) -> Iterable[Any]:
         """All with -v, else the first, and how many are left out."""
