@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from kdbtool.cli import options
+from kdbtool.cli.rowjson import print_rows
 from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, KdbtoolError, printable
 from kdbtool.files import atomic_write, check_output
 from kdbtool.miopen import finddb
@@ -117,7 +118,7 @@ def _list(args: argparse.Namespace) -> int:
     wrong: list[Damage] = []
     rows = _rows(args, wrong)
     if args.json:
-        print(json.dumps({"path": printable(args.file), "entries": list(rows)}, indent=1))
+        print_rows(args.file, "entries", rows)
     else:
         for row in rows:
             print(*(printable(value) for value in row.values()), sep="\t")

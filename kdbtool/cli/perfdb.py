@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from kdbtool.cli import options
+from kdbtool.cli.rowjson import print_rows
 from kdbtool.errors import EXIT_DONE, EXIT_PROBLEMS, printable
 from kdbtool.miopen import perfdb
 from kdbtool.miopen.textdb import Damage
@@ -78,7 +79,7 @@ def _list(args: argparse.Namespace) -> int:
         and (args.solver is None or args.solver.search(r.solver))
     )
     if args.json:
-        print(json.dumps({"path": printable(args.file), "rows": list(rows)}, indent=1))
+        print_rows(args.file, "rows", rows)
     else:
         for row in rows:
             print(*(printable(value) for value in row.values()), sep="\t")

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kdbtool.kdb.identify import FileKind
 from kdbtool.miopen import textdb
 from kdbtool.miopen.problems import Problem, problem_or_none
 from kdbtool.miopen.textdb import Damage, Report, ignore
@@ -108,6 +109,7 @@ def read(path: Path, damaged: Report = ignore) -> Iterator[FindRecord]:
 
     A record may come with no solvers when all of them are damaged. KdbtoolError where there is no text.
     """
+    textdb.refuse_foreign(path, FileKind.FIND_DB)
     report = textdb.bounded(path, damaged)
     for line in textdb.lines(path):
         if line.text:

@@ -106,6 +106,8 @@ def _counted(path: Path, done: Converted) -> Iterator[PerfRecord]:
         done.rows += 1
         yield record
     done.problems = len(keys)
+    if not keys and done.lost and all(d.reason in (Damaged.NO_KEY, Damaged.BAD_KEY) for d in done.lost):
+        raise KdbtoolError("not a perf-db", where=path, why=f"none of its {len(done.lost)} lines is a record")
 
 
 def summary(path: Path) -> dict[str, Any]:

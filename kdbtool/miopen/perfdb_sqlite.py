@@ -16,11 +16,10 @@ from typing import Any
 from kdbtool.errors import KdbtoolError
 from kdbtool.kdb import sqlite as lite
 from kdbtool.miopen import textdb
-from kdbtool.miopen.perfdb_text import Damaged
+from kdbtool.miopen.perfdb_text import MAX_ROWS, Damaged
 from kdbtool.miopen.perfkey import NUMBERS, TEXTS, Config, PerfRecord, parse_config
 from kdbtool.miopen.textdb import Damage, Report, ignore
 
-MAX_ROWS = 500_000  # AMD's largest file has 21,058
 # MIOpen lists texts first here, numbers first in the text form.
 COLUMNS = (*TEXTS, *NUMBERS)
 _CREATE = (

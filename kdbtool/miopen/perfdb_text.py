@@ -8,15 +8,19 @@ file. MIOpen does not care (src/readonlyramdb.cpp).
 from __future__ import annotations
 
 import enum
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kdbtool.errors import KdbtoolError
+from kdbtool.kdb.identify import FileKind
 from kdbtool.miopen import textdb
 from kdbtool.miopen.finddb import FindSolution, parse_item
 from kdbtool.miopen.perfkey import PerfRecord, parse_config
 from kdbtool.miopen.problems import problem_or_none
 from kdbtool.miopen.textdb import Damage, Report, ignore
+
+MAX_ROWS = 500_000  # AMD's largest file has 21,058; of SQLite files, too
 
 
 class Damaged(enum.StrEnum):
@@ -32,8 +36,10 @@ class Damaged(enum.StrEnum):
 
 def read(path: Path, damaged: Report = ignore) -> Iterator[PerfRecord]:
     """The rows of a text perf-db, plain or `.bz2`, in their order; of two lines with one key the first."""
+    textdb.refuse_foreign(path, FileKind.PERF_DB)
     report = textdb.bounded(path, damaged)
     seen: set[str] = set()
+    rows = 0
     for line in textdb.lines(path):
         if not line.text:
             continue
@@ -48,7 +54,11 @@ def read(path: Path, damaged: Report = ignore) -> Iterator[PerfRecord]:
                 report(Damage(line.number, Damaged.BAD_KEY, key))
                 continue
             if isinstance(parse_item(rest.partition(";")[0], problem.direction), FindSolution):
-                raise KdbtoolError("a find-db, not a perf-db", where=path, hint="run: kdbtool finddb list")
+                raise KdbtoolError(
+                    "a find-db, not a perf-db",
+                    where=path,
+                    hint=f"kdbtool finddb list {shlex.quote(str(path))}",
+                )
         if key in seen:
             report(Damage(line.number, Damaged.REPEATED, key))
             continue
@@ -65,6 +75,9 @@ def read(path: Path, damaged: Report = ignore) -> Iterator[PerfRecord]:
                 report(Damage(line.number, Damaged.REPEATED, item))
             else:
                 solvers.add(solver)
+                rows += 1
+                if rows > MAX_ROWS:
+                    raise KdbtoolError("too large for a perf-db", where=path, why=f"over {MAX_ROWS} rows")
                 yield PerfRecord(line.number, key, config, solver, params)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kdbtool.errors import KdbtoolError
+from kdbtool.kdb.identify import FileKind
 from kdbtool.miopen import finddb, textdb
 from kdbtool.miopen.finddb import Damaged, FindRecord, FindSolution
 from kdbtool.miopen.solvers import SolverSet, solver_set
@@ -67,7 +68,7 @@ def prune(path: Path, build: MiopenBuild, done: Pruned, *, convert: bool = False
         )
     solvers = solver_set(build)
     seen: set[str] = set()
-
+    textdb.refuse_foreign(path, FileKind.FIND_DB)
     damaged = textdb.bounded(path, lambda damage: done.reasons.update((damage.reason,)))
     for line in textdb.lines(path):
         if not line.text:
@@ -94,6 +95,8 @@ def prune(path: Path, build: MiopenBuild, done: Pruned, *, convert: bool = False
         same = done.taken_out == before and not convert
         text = line.text if same else finddb.format_record(record._replace(solvers=tuple(left)))
         yield textdb.encode(text + line.end)
+    if done.lines and not seen:  # else any text would be written as an empty find-db
+        raise KdbtoolError("not a find-db", where=path, why=f"none of its {done.lines} lines is a record")
 
 
 def _left(record: FindRecord, solvers: SolverSet, current: bool, done: Pruned) -> list[FindSolution]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import bz2
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from kdbtool.errors import KdbtoolError, from_oserror, printable
-from kdbtool.kdb.identify import identify
+from kdbtool.kdb.identify import FileKind, identify
 
 # AMD's largest file has 193,542 lines, the longest under 2,000 bytes.
 MAX_LINES = 1_000_000
@@ -24,6 +25,13 @@ MAX_DAMAGE = 100_000  # places; with more of them it is another kind of file
 MAX_STREAMS = 4096  # of one bz2 file; pbzip2 begins one every 900 kB
 _CHUNK = 1 << 20
 BZ2_MAGIC = b"BZh"
+# Kinds of file of which no line can be a record, however damaged; SQLite ones are for its own reader.
+_FOREIGN = frozenset(
+    {
+        *(FileKind.KDB, FileKind.UKDB, FileKind.OTHER_SQLITE, FileKind.TRUNCATED, FileKind.MALFORMED),
+        *(FileKind.LFS_POINTER, FileKind.DVC_STUB, FileKind.MANIFEST, FileKind.TRACE, FileKind.LOG),
+    }
+)
 
 
 class Damage(NamedTuple):
@@ -80,6 +88,18 @@ def open_regular(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise from_oserror(error, where=path) from None
+
+
+def refuse_foreign(path: Path, wanted: FileKind) -> None:
+    """KdbtoolError, saying what it is, for a file that is plainly something else than a text of `wanted`.
+
+    A find-db passes for a perf-db: old perf-dbs have the same keys.
+    """
+    kind = identify(path)
+    what = kind.inner or kind.what
+    if what in _FOREIGN or (what is FileKind.PERF_DB and wanted is FileKind.FIND_DB):
+        hint = kind.hint or f"kdbtool info {shlex.quote(str(path))}"
+        raise KdbtoolError(f"not a {wanted.value}", where=path, why=kind.text, hint=hint)
 
 
 def chunks(path: Path) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.real_dbs import FIND, find_lines
 
+from kdbtool.cli import main
 from kdbtool.errors import KdbtoolError
 from kdbtool.miopen import finddb
 from kdbtool.miopen.prune import Pruned, Why, prune
@@ -133,3 +134,38 @@ def test_list_filters_and_tells_damage(tmp_path: Path, run_cli: Callable[..., An
     assert [line.split("\t")[1] for line in best.out.splitlines()] == ["ConvOclDirectFwdFused"]
     naive = json.loads(run_cli("finddb", "list", source, "--solver", "Naive", "--json").out)
     assert [entry["problem"] for entry in naive["entries"]] == [OTHER]
+
+
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345678\n"
+PERF = "2x64x56x56x1x1x1x1x128x32x0x0x0x1x1x0x1x1x0x0x1xNCHWxFP32xF=ConvAsm1x1U:1,8,4\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (LFS.encode(), "Git LFS pointer"),
+        (b"outs:\n- md5: 00.dir\n  size: 5\n", "DVC stub"),
+        (PERF.encode(), "performance database"),
+        (bz2.compress(PERF.encode()), "performance database"),
+        (b"kdbtool-manifest format 0\n", "manifest"),
+        (b"<!DOCTYPE html>\n<p>404</p>\n", "none of its 2 lines"),
+        (b"\x7fELF\x02\x01\x01" + bytes(600) + b"\n\xff=\n", "none of its 2 lines"),
+    ],
+    ids=["lfs", "dvc", "perf-db", "perf-db.bz2", "manifest", "html", "elf"],
+)
+def test_another_kind_of_file_is_named_not_pruned_to_nothing(tmp_path: Path, data: bytes, said: str) -> None:
+    path, output = tmp_path / "gfx1030_36.HIP.fdb.txt", tmp_path / "out"
+    path.write_bytes(data)
+    assert main(["finddb", "prune", str(path), "--miopen", "6.4", "-o", str(output)]) == 2
+    assert not output.exists()
+    with pytest.raises(KdbtoolError, match=said):
+        list(prune(path, resolve("6.4"), Pruned()))
+    if not said.startswith("none"):
+        with pytest.raises(KdbtoolError, match=said):
+            list(finddb.read(path))
+
+
+def test_a_kernel_database_is_no_find_db(shared: Path, tmp_path: Path) -> None:
+    path = shared / "data" / "gfx942.kdb"
+    assert main(["finddb", "prune", str(path), "--miopen", "6.4", "-o", str(tmp_path / "out")]) == 2
+    assert not any(tmp_path.iterdir())

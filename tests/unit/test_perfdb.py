@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.real_dbs import perf_sqlite, perf_text
 
+from kdbtool.cli import main
 from kdbtool.errors import KdbtoolError
-from kdbtool.miopen import finddb, perfdb, perfdb_text
+from kdbtool.miopen import finddb, perfdb, perfdb_sqlite, perfdb_text
 from kdbtool.miopen.perfdb_sqlite import BAD_ROW, NO_CONFIG
 from kdbtool.miopen.perfdb_text import Damaged, render
 from kdbtool.miopen.perfkey import (
@@ -300,3 +301,34 @@ def test_any_rows_come_back_from_both_forms(tmp_path_factory: pytest.TempPathFac
     perfdb.convert(folder / "a.db.txt", folder / "a.db")
     want = sorted((r.key, r.solver, r.params) for r in records)
     assert rows(folder / "a.db.txt") == rows(folder / "a.db") == want
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "<html>\n404\n"],
+    ids=["lfs", "html"],
+)
+def test_another_kind_of_file_is_refused_not_converted_to_nothing(tmp_path: Path, text: str) -> None:
+    path, output = tmp_path / "gfx1030_36.db", tmp_path / "out.db.txt"
+    path.write_text(text)
+    assert main(["perfdb", "convert", str(path), "-o", str(output)]) == 2
+    assert not output.exists()
+
+
+def test_more_rows_than_either_form_may_have_are_refused_in_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = "2x64x56x56x1x1x1x1x128x32x0x0x0x1x1x0x1x1x0x0x1xNCHWxFP32xF"
+    path, output = tmp_path / "a.db.txt", tmp_path / "a.db"
+    path.write_text(f"{key}=A:1;B:2\n")
+    assert main(["perfdb", "convert", str(path), "-o", str(output)]) == 0
+    capsys.readouterr()
+    for module in (perfdb_text, perfdb_sqlite):
+        monkeypatch.setattr(module, "MAX_ROWS", 1)
+    assert main(["perfdb", "convert", str(path), "-o", str(tmp_path / "b.db")]) == 2
+    assert main(["perfdb", "list", str(output)]) == 2
+    # What is printed stays one document, however far the rows were read.
+    capsys.readouterr()
+    assert main(["perfdb", "list", "--json", str(path)]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["rows"]) == 1 and "too large" in document["error"]
