@@ -22,7 +22,12 @@ def printable(text: object) -> str:
 
 
 class KdbtoolError(Exception):
-    """What went wrong, where, why, and what to do; `exit_code` is 2 unless the work had begun (1)."""
+    """What went wrong, where, why, and what to do; `exit_code` is 2 unless the work had begun (1).
+
+    `in_document`: the command's JSON document, with this error in it, is already written.
+    """
+
+    in_document = False
 
     def __init__(
         self,

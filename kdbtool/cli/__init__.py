@@ -11,6 +11,7 @@ import argparse
 import errno
 import importlib
 import io
+import json
 import os
 import signal
 import sys
@@ -76,11 +77,11 @@ def main(argv: list[str] | None = None, names: tuple[str, ...] = COMMANDS) -> in
         _lost_output()
         return EXIT_USAGE
     except KdbtoolError as error:
-        return _fail(args.command, error)
+        return _fail(args, error)
     except OSError as error:
         lost = _lost_output() or (error.errno == errno.EBADF and error.filename is None)
         where = "standard output" if lost else None
-        return _fail(args.command, from_oserror(error, where=where))
+        return _fail(args, from_oserror(error, where=where))
     except KeyboardInterrupt:
         print(f"kdbtool {args.command}: interrupted", file=sys.stderr)
         return 130
@@ -113,8 +114,14 @@ def _streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _fail(command: str, error: KdbtoolError) -> int:
-    print(f"kdbtool {command}: {error.line()}", file=sys.stderr)
+def _fail(args: argparse.Namespace, error: KdbtoolError) -> int:
+    """Say the error; with --json also as the document that a program waits for."""
+    print(f"kdbtool {args.command}: {error.line()}", file=sys.stderr)
+    if getattr(args, "json", False) and not error.in_document:
+        try:
+            print(json.dumps({"error": error.line()}), flush=True)
+        except OSError:
+            _lost_output()
     return error.exit_code
 
 

@@ -185,6 +185,7 @@ def _json(paths: list[Path], wanted: Filter, counts: _Counts) -> None:
     write(f'\n],\n"read": {counts.read}, "shown": {counts.shown}')
     write(f',\n"error": {json.dumps(failed.line())}}}\n' if failed else "}\n")
     if failed:
+        failed.in_document = True
         raise failed
 
 
@@ -221,6 +222,7 @@ def _sources(paths: list[Path], wanted: Filter, counts: _Counts, *, as_json: boo
     elif not failed:
         _source_lines(ordered)
     if failed:
+        failed.in_document = as_json
         raise failed
 
 

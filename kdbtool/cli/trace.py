@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:  # what is written is said, even where another log cannot be read
         print(json.dumps({"traces": done} | ({"error": failed.line()} if failed else {}), indent=2))
     if failed:
+        failed.in_document = args.json
         raise failed
     return EXIT_PROBLEMS if any(one["doubtful"] for one in done) else EXIT_DONE
 
