@@ -21,7 +21,7 @@ from kdbtool.kdb.decode import WORTH, Decoded, Pool
 from kdbtool.kdb.filechecks import check_file
 from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.identify import FileKind
-from kdbtool.kdb.reader import BATCH, COLUMNS, NEEDED, KdbReader, Row, RowGone
+from kdbtool.kdb.reader import BATCH, BEFORE_ALL, COLUMNS, NEEDED, KdbReader, Row, RowGone
 from kdbtool.kdb.sqlite import MAX_VALUE
 from kdbtool.kdb.stats import Stats
 from kdbtool.kdb.writer import ContentHash
@@ -157,7 +157,7 @@ class _Rows:
 
     def read(self, pool: Pool[_Item]) -> None:
         """All rows, those behind a damaged page too."""
-        last, batch = -(1 << 63), BATCH
+        last, batch = BEFORE_ALL, BATCH
         while True:
             try:
                 for row in self.reader.rows(last, batch=batch):
@@ -179,7 +179,7 @@ class _Rows:
             behind = self.reader.next_readable(last)
             if behind == last + 1:
                 behind = self.reader.next_readable(last + 1)  # its number can be read, the row cannot
-            first = f"row {last + 1}" if last > -(1 << 63) else "the first row"
+            first = f"row {last + 1}" if last > BEFORE_ALL else "the first row"
             until = f"row {behind - 1}" if behind is not None else "the last row"
             self.report.findings.append(Finding(Code.UNREADABLE, f"{first} to {until}: {why}"))
             if behind is None:

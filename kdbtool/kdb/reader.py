@@ -19,6 +19,8 @@ from kdbtool.kdb.identify import Kind, identify
 from kdbtool.kdb.names import KdbName, parse_name
 
 BATCH = 256
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1  # row numbers
+BEFORE_ALL = _FIRST - 1
 PROVENANCE_TABLE = "kdbtool_provenance"
 MAX_RECORDS = 20_000  # of provenance: one for each of MIOpen's 5,000 sources
 COLUMNS = ("id", "kernel_name", "kernel_args", "kernel_blob", "kernel_hash", "uncompressed_size")
@@ -122,7 +124,7 @@ class KdbReader:
     def __iter__(self) -> Iterator[Row]:
         return self.rows()
 
-    def rows(self, after: int = -(1 << 63), *, batch: int = BATCH) -> Iterator[Row]:
+    def rows(self, after: int = BEFORE_ALL, *, batch: int = BATCH) -> Iterator[Row]:
         """Row after Row in the order of rowids, those above `after`; `batch` of them to a transaction."""
         self._need_columns()
         if self._rowid is None:
@@ -138,15 +140,16 @@ class KdbReader:
         query = (
             f"SELECT {self._rowid}, kernel_name, kernel_args, length(kernel_blob), "
             f"{digest}, {size}, typeof(kernel_name), typeof(kernel_args) "
-            f"FROM kern_db WHERE {self._rowid} > ? ORDER BY {self._rowid} LIMIT ?"
+            f"FROM kern_db WHERE {self._rowid} {{}} ? ORDER BY {self._rowid} LIMIT ?"
         )
         last = after
         # A writer that is faster than we are must not keep us for ever: to the end of now, then to the end
         # of then, where the rows stand that it replaced meanwhile.
         ends, version = [self._last_rowid()], self._version()
         while True:
+            beyond = (">", last) if last >= _FIRST else (">=", _FIRST)
             with lite.reading(self.path):
-                found = self.db.execute(query, (last, batch)).fetchall()
+                found = self.db.execute(query.format(beyond[0]), (beyond[1], batch)).fetchall()
             for rowid, name, args, length, stated, declared, *types in found:
                 if rowid <= last:  # a damaged page can lead SQLite round in circles
                     raise self._out_of_order()
@@ -179,7 +182,7 @@ class KdbReader:
         try:
             return int(self.db.execute(f"SELECT max({self._rowid}) FROM kern_db").fetchone()[0] or 0)
         except lite.SQLITE_ERRORS:
-            return (1 << 63) - 1
+            return _LAST
 
     def keys(self) -> Iterator[tuple[bytes, bytes]]:
         """(name, args) of every row, without touching a blob where there is an index on the key."""
@@ -248,7 +251,7 @@ class KdbReader:
         Found by halves: of several damaged pages one after the other, rows between them may be passed over.
         """
         query = f"SELECT {self._rowid} FROM kern_db WHERE {self._rowid} > ? ORDER BY {self._rowid} LIMIT 1"
-        damaged, high, step, found = after, (1 << 63) - 1, 1, None
+        damaged, high, step, found = after, _LAST, 1, None
         while high - damaged > 1:
             middle = min(damaged + step, (damaged + high) // 2)
             step *= 2

@@ -166,6 +166,17 @@ def test_every_row_of_amds_kdb_decodes(shared: Path) -> None:
         assert all(o.startswith((b"\x7fELF", b"__CLANG_OFFLOAD_BUNDLE__")) for o in objects)
 
 
+@pytest.mark.parametrize("number", [-(1 << 63), -1, 0, (1 << 63) - 1])
+def test_row_numbers_at_the_ends_were_passed_over(tmp_path: Path, number: int) -> None:
+    path = make(tmp_path / "gfx1030.kdb", [row(b"a.cl.o"), row(b"b.cl.o")])
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE kern_db SET id = ? WHERE kernel_name = 'b.cl.o'", (number,))
+    db.close()
+    with open_kdb(path) as reader:
+        assert {r.rowid for r in reader} == {1, number} == {r.rowid for r in reader.rows(batch=1)}
+        assert check(reader).stats.rows == 2
+
+
 def test_memory_stays_flat(tmp_path: Path) -> None:
     """160 MB of blobs are read with far less than that: the rows' keys and one blob."""
     blob = os.urandom(4 << 20)
