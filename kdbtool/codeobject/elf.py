@@ -8,7 +8,10 @@ file goes, once per symbol.
 from __future__ import annotations
 
 import functools
+import struct
+from bisect import bisect_right
 from io import BytesIO
+from itertools import accumulate
 from typing import Any
 
 from elftools.common.utils import struct_parse
@@ -22,6 +25,7 @@ MAX_SECTIONS = 4096
 MAX_SEGMENTS = 256
 MAX_SYMBOLS = 65536
 MAX_NAME = 4096
+ET_DYN, EV_CURRENT, SHF_ALLOC = 3, 1, 2
 INSTRUCTION_SIZE = 4  # the shortest there is
 STT_AMDGPU_HSA_KERNEL = "STT_LOOS"  # number 10, which pyelftools knows by its generic name
 
@@ -65,19 +69,19 @@ class Elf:
         """Every section header."""
         with damage("bad-elf", "section headers"):
             count = self.header.e_shnum
-            struct = self.structs.Elf_Shdr
+            shape = self.structs.Elf_Shdr
             size, at = self.header.e_shentsize, self.header.e_shoff
-            self.table("sections", at, size, count, struct.sizeof(), MAX_SECTIONS)
-            return [struct_parse(struct, self.stream, at + n * size) for n in range(count)]
+            self.table("sections", at, size, count, shape.sizeof(), MAX_SECTIONS)
+            return [struct_parse(shape, self.stream, at + n * size) for n in range(count)]
 
     def segments(self) -> list[Any]:
         """Every program header."""
         with damage("bad-elf", "program headers"):
             count = self.header.e_phnum
-            struct = self.structs.Elf_Phdr
+            shape = self.structs.Elf_Phdr
             size, at = self.header.e_phentsize, self.header.e_phoff
-            self.table("segments", at, size, count, struct.sizeof(), MAX_SEGMENTS)
-            return [struct_parse(struct, self.stream, at + n * size) for n in range(count)]
+            self.table("segments", at, size, count, shape.sizeof(), MAX_SEGMENTS)
+            return [struct_parse(shape, self.stream, at + n * size) for n in range(count)]
 
     def content(self, section: Any) -> bytes:
         """The bytes of a section."""
@@ -91,18 +95,18 @@ class Elf:
     def symbols(self, sections: list[Any], table: Any) -> list[tuple[bytes, Any]]:
         """(name, entry) of each symbol of a symbol table."""
         with damage("bad-elf", "symbol table"):
-            struct = self.structs.Elf_Sym
+            shape = self.structs.Elf_Sym
             size = table.sh_entsize
-            if size < struct.sizeof():
+            if size != shape.sizeof():
                 raise CodeObjectError("bad-elf", f"symbols of {size} bytes")
             count = table.sh_size // size
-            self.table("symbols", table.sh_offset, size, count, struct.sizeof(), MAX_SYMBOLS)
-            if table.sh_link >= len(sections):
+            self.table("symbols", table.sh_offset, size, count, shape.sizeof(), MAX_SYMBOLS)
+            if table.sh_link >= len(sections) or sections[table.sh_link].sh_type != "SHT_STRTAB":
                 raise CodeObjectError("bad-elf", "a symbol table without its names")
             names = self.content(sections[table.sh_link])
             found = []
             for n in range(count):
-                entry = struct_parse(struct, self.stream, table.sh_offset + n * size)
+                entry = struct_parse(shape, self.stream, table.sh_offset + n * size)
                 found.append((_name(names, entry.st_name), entry))
             return found
 
@@ -157,6 +161,7 @@ def parse_elf(data: bytes, container: str, bundle_target: str | None) -> CodeObj
     if not ours:
         return CodeObject(**head)
     sections, segments = elf.sections(), elf.segments()
+    _loadable(elf, sections, segments)
     metadata = _metadata(elf, sections)
     kernels, descriptors = _kernels(elf, sections, segments, version)
     return CodeObject(
@@ -167,6 +172,22 @@ def parse_elf(data: bytes, container: str, bundle_target: str | None) -> CodeObj
         metadata_kernels=kernels_of(metadata) if metadata is not None else (),
         target=target_of(metadata) if metadata is not None else None,
     )
+
+
+def _loadable(elf: Elf, sections: list[Any], segments: list[Any]) -> None:
+    """Refuse what no loader takes, whatever the kernels (csrc/simgpu/elf.c refuses the same)."""
+    kind, version = struct.unpack_from("<HxxI", elf.data, 16)
+    if kind != ET_DYN or version != EV_CURRENT:
+        raise CodeObjectError("bad-elf", f"not linked: type {kind}, ELF version {version}")
+    whole = len(elf.data)
+    for part in sections:
+        if part.sh_type not in ("SHT_NULL", "SHT_NOBITS") and part.sh_offset + part.sh_size > whole:
+            raise CodeObjectError("bad-elf", "a section ends past the end of the file")
+    for part in segments:
+        if part.p_offset + part.p_filesz > whole:
+            raise CodeObjectError("bad-elf", "a segment ends past the end of the file")
+        if part.p_type == "PT_LOAD" and part.p_filesz > part.p_memsz:
+            raise CodeObjectError("bad-elf", "a segment is larger in the file than in memory")
 
 
 def _metadata(elf: Elf, sections: list[Any]) -> Any:
@@ -181,8 +202,9 @@ def _metadata(elf: Elf, sections: list[Any]) -> Any:
 def _kernels(
     elf: Elf, sections: list[Any], segments: list[Any], version: int | None
 ) -> tuple[set[str], dict[str, Descriptor]]:
-    """Names of the kernels, and their descriptors by name. .dynsym, which the loader uses, goes first."""
-    for wanted in ("SHT_DYNSYM", "SHT_SYMTAB"):
+    """Names of the kernels, and their descriptors by name: of .dynsym, in which loaders look."""
+    starts, ends = _reach(sections)
+    for wanted in ("SHT_DYNSYM",) if version != 2 else ("SHT_DYNSYM", "SHT_SYMTAB"):
         names: set[str] = set()
         descriptors: dict[str, Descriptor] = {}
         for table in sections:
@@ -197,12 +219,25 @@ def _kernels(
                 elif raw.endswith(b".kd"):
                     name = _text(raw[:-3])
                     names.add(name)
-                    descriptor = _descriptor(elf, segments, entry.st_value)
+                    # Loaders read it out of its section.
+                    before = bisect_right(starts, entry.st_value)
+                    inside = before and ends[before - 1] >= entry.st_value + DESCRIPTOR_SIZE
+                    descriptor = _descriptor(elf, segments, entry.st_value) if inside else None
                     if descriptor is not None:
                         descriptors[name] = descriptor
         if names:
             return names, descriptors
     return set(), {}
+
+
+def _reach(sections: list[Any]) -> tuple[list[int], list[int]]:
+    """(addresses, the furthest end of a loaded section that begins there or before)."""
+    ranges = sorted(
+        (int(s.sh_addr), int(s.sh_addr + s.sh_size))
+        for s in sections
+        if s.sh_flags & SHF_ALLOC and s.sh_type not in ("SHT_NULL", "SHT_NOBITS")
+    )
+    return [start for start, _ in ranges], list(accumulate((end for _, end in ranges), max))
 
 
 def _descriptor(elf: Elf, segments: list[Any], address: int) -> Descriptor | None:
