@@ -117,7 +117,7 @@ def open_input(path: Path) -> Input:
     """The input `path`; KdbtoolError, exit code 2, saying what it is where it is none of the kinds."""
     kind = identify(path)
     if not holds_keys(kind):
-        raise KdbtoolError(kind.text, where=path, hint=kind.hint or _TAKES)
+        raise KdbtoolError(kind.text, where=path, hint=kind.hint or _TAKES, exit_code=kind.exit_code)
     if kind.what is FileKind.DIRECTORY or kind.what is FileKind.TRACE or path.suffix == TRACE_SUFFIX:
         return _traces(path, kind)
     if kind.is_kdb:

@@ -165,7 +165,8 @@ def _judged(args: argparse.Namespace) -> Judged:
             judged.build, judged.miopen, symbols = resolve(str(path.absolute())), str(path), True
         else:
             hint = "name a manifest, a kernel database or a libMIOpen.so"
-            raise KdbtoolError(kind.text, where=f"--against {printable(str(path))}", hint=kind.hint or hint)
+            where = f"--against {printable(str(path))}"
+            raise KdbtoolError(kind.text, where=where, hint=kind.hint or hint, exit_code=kind.exit_code)
     if args.sources is not None:
         judged.sources = from_directory(args.sources)
     elif judged.build is not None and judged.build.path is not None:

@@ -17,7 +17,7 @@ import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kdbtool.errors import KdbtoolError, printable
+from kdbtool.errors import EXIT_USAGE, KdbtoolError, printable
 from kdbtool.kdb import sqlite as lite
 from kdbtool.miopen.logs_text import is_log
 
@@ -82,6 +82,7 @@ class Kind:
     journal: str | None = None  # "wal" or "delete", of SQLite files
     immutable: bool = False
     inner: FileKind | None = None  # of a bz2 file
+    exit_code: int = EXIT_USAGE  # of `error`: 1 for a database that a writer keeps locked
 
     @property
     def is_kdb(self) -> bool:
@@ -90,7 +91,7 @@ class Kind:
 
     def error(self) -> KdbtoolError:
         """The one-line error for a command that needs a kernel database."""
-        return KdbtoolError(self.text, where=self.path, hint=self.hint)
+        return KdbtoolError(self.text, where=self.path, hint=self.hint, exit_code=self.exit_code)
 
 
 def identify(path: str | Path) -> Kind:
@@ -262,7 +263,7 @@ def _sqlite(path: Path, head: bytes, size: int) -> Kind:
             else FileKind.MALFORMED
         )
         text = f"{line.what}: {line.why}" if line.why else line.what
-        return Kind(path, what, text, line.hint, size, journal)
+        return Kind(path, what, text, line.hint, size, journal, exit_code=line.exit_code)
     if "kern_db" in names:
         what = FileKind.UKDB if path.suffix == ".ukdb" else FileKind.KDB
         text = "user kernel database" if what is FileKind.UKDB else "kernel database"

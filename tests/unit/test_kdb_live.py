@@ -111,3 +111,17 @@ def test_a_writer_that_is_faster_than_the_reader_does_not_keep_it_for_ever(tmp_p
                 )
     writer.close()
     assert set(range(1, BATCH + 1)) <= seen and len(seen) <= 6 * BATCH
+
+
+@pytest.mark.parametrize("command", ["list", "info", "verify"])
+def test_a_locked_database_is_no_unreadable_one(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Callable[..., Any]
+) -> None:
+    """Exit code 1, try again: nothing is wrong with the file."""
+    monkeypatch.setattr("kdbtool.kdb.sqlite.BUSY_SECONDS", 0.1)
+    path = make(tmp_path / "gfx1030.kdb", [row()])
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    done = run_cli(command, path)
+    writer.close()
+    assert done.code == 1 and "locked" in done.err and "run it again" in done.err
