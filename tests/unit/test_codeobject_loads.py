@@ -1,4 +1,4 @@
-"""What verify finds no fault with, the simulated device loads: neither reads a header that the other refuses."""
+"""What verify finds no fault with, the simulated device loads: both refuse the same headers."""
 
 from __future__ import annotations
 
