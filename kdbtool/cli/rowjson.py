@@ -30,4 +30,5 @@ def print_rows(path: Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None
         write(f',\n"error": {json.dumps(error.line())}')
     write("}\n")
     if error is not None:
+        error.in_document = True
         raise error
