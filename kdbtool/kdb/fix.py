@@ -257,7 +257,7 @@ class _Planner:
             self.leave(row.rowid, row.name, Code.BAD_SIZE.code, f"a blob of {row.blob_size} bytes")
             return
         blob = row.blob()
-        verdict = self.judge(blob, row.hash, row.uncompressed_size, row_arch(args))
+        verdict = self.judge(blob, row.hash, row.uncompressed_size, row_arch(name, args, self.arch))
         if verdict.problems:
             first = verdict.problems[0]
             self.leave(row.rowid, row.name, first.code.code, first.detail)

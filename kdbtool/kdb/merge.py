@@ -158,7 +158,7 @@ class Merge:
         reader = self.readers[number]
         named = reader.name
         for row in reader:
-            arch = row_arch(row.args)
+            arch = row_arch(row.name, row.args, named.arch if named else None)
             try:
                 blob = row.blob() if row.blob_size <= MAX_VALUE else b""
             except RowGone:

@@ -19,6 +19,7 @@ from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.sqlite import MAX_VALUE
 from kdbtool.miopen.keys import is_arch, split_mcpu
 
+_MLIR = (b".mlir.o", b".mlir")
 _MEASURED = 64 << 20  # bytes of an object whose size is not known; MIOpen's are under 10 MB
 
 
@@ -62,9 +63,14 @@ class Verdict:
         return Packed(blob[: len(blob) - self.tail], self.md5, self.size)
 
 
-def row_arch(args: bytes) -> str | None:
-    """The bare architecture that the arguments name at their end, None without one."""
+def row_arch(name: bytes, args: bytes, arch: str | None) -> str | None:
+    """The bare architecture that the arguments name at their end, None without one.
+
+    A `.mlir` kernel names none: MIOpen takes it for `arch`, that of the database.
+    """
     split = split_mcpu(args)
+    if split is None and name.endswith(_MLIR):
+        return arch
     bare = split[1].partition(":")[0] if split else ""
     return bare if is_arch(bare) else None
 

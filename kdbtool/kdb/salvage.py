@@ -163,7 +163,8 @@ def salvage(path: Path, *, tick: Callable[[], None] | None = None) -> Iterator[S
     name = parse_name(path)
     with _applied(path) as (real, notes), Pages(real) as pages:
         found = Salvage(pages, notes=notes)
-        _Reader(found, Judge(xnack=name is not None and name.xnack), tick).run()
+        judge = Judge(xnack=name is not None and name.xnack)
+        _Reader(found, judge, name.arch if name is not None else None, tick).run()
         yield found
 
 
@@ -196,8 +197,10 @@ def _applied(path: Path) -> Iterator[tuple[Path, list[str]]]:
 class _Reader:
     """One pass over the file's pages."""
 
-    def __init__(self, found: Salvage, judge: Judge, tick: Callable[[], None] | None) -> None:
-        self.found, self.pages, self.judge, self.tick = found, found.pages, judge, tick
+    def __init__(
+        self, found: Salvage, judge: Judge, arch: str | None, tick: Callable[[], None] | None
+    ) -> None:
+        self.found, self.pages, self.judge, self.arch, self.tick = found, found.pages, judge, arch, tick
         self.rows_of: dict[bytes, set[int]] = {}  # by digest of the key, as the index says
         self.keys_of: dict[int, dict[bytes, bytes]] = {}  # by row: digest of the key, name
         self.strange = False  # the table's tree leads to something else
@@ -337,7 +340,7 @@ class _Reader:
                 return
             if not linked and (self.found.index_complete or self.found.tree_complete):
                 return
-        verdict = self.judge(blob, digest, size, row_arch(args))
+        verdict = self.judge(blob, digest, size, row_arch(name, args, self.arch))
         if verdict.problems:
             self.leave(cell.rowid, name, verdict.problems[0].code.code, verdict.problems[0].detail)
         elif b"\0" in name + args or not name:

@@ -141,6 +141,16 @@ def test_mlir_rows_need_no_mcpu(tmp_path: Path, run_cli: Cli) -> None:
     assert fixed(path, run_cli)[1]["kept"] == 1
 
 
+def test_an_mlir_row_needs_an_object_for_the_database(tmp_path: Path, run_cli: Cli) -> None:
+    """Its key names no architecture, MIOpen asks with it on every one: another's object would throw."""
+    keyless = row(b"mlir_gen_igemm_conv2d_v4r4.mlir.o", b" --operation conv2d")
+    foreign = row(b"mlir_gen_igemm_conv2d_v4r5.mlir.o", b" --operation conv2d", code_object("gfx906"))
+    path = make(tmp_path / "gfx1030.kdb", [row(), keyless, foreign])
+    code, found, new = fixed(path, run_cli)
+    assert (code, found["left_out_by"], found["kept"]) == (1, {"elf-arch": 1}, 2)
+    assert keys(new) == {(NAME, ARGS), (b"mlir_gen_igemm_conv2d_v4r4.mlir.o", b" --operation conv2d")}
+
+
 def test_the_architecture_comes_from_the_name_or_arch_and_is_not_guessed(
     tmp_path: Path, run_cli: Cli
 ) -> None:

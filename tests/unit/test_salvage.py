@@ -532,3 +532,12 @@ def test_pages_with_reserved_bytes(size: int, tmp_path: Path) -> None:
     make(path, columns(rows), before=["DROP TABLE x", "VACUUM"])
     assert path.read_bytes()[20] == 12
     assert recovered(path) == (rows, (True, 20, {}, 0, 0))
+
+
+def test_an_mlir_row_with_an_object_for_another_architecture_is_not_carried(tmp_path: Path) -> None:
+    rows = [
+        row(b"conv_a.mlir.o", b" --operation conv2d"),
+        row(b"conv_b.mlir.o", b" --operation conv2d", code_object("gfx906")),
+    ]
+    found, facts = recovered(make(tmp_path / "gfx1030.kdb", rows))
+    assert [*found] == [(b"conv_a.mlir.o", b" --operation conv2d")] and facts[2] == {"elf-arch": 1}
