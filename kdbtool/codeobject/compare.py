@@ -4,8 +4,8 @@ The same code: the same target, and for each kernel the same name, machine code,
 metadata; the same other functions, data and relocations. Not looked at: the .comment section, the
 code object version, a bundle around the ELF, symbols of no size or of `__hip_cuid_*`, names and types of
 arguments, counts in the metadata that the descriptor says in its own way, and where the linker put things:
-distances to other functions and sections are compared by what they lead to (`image`). A distance that
-is not recognised is compared as bytes, so two objects can be called different for their layout alone.
+distances to other functions and sections are compared by what they lead to (`image`). Where code may reach
+others by a distance that is not recognised, layout counts: objects can be called different for it alone.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _digests(obj: CodeObject, image: Image) -> dict[str, str]:
     own = set(obj.kernels)
     code: dict[str, list[bytes]] = {}
     for function in sorted(image.functions, key=lambda f: f.name):
-        code.setdefault(function.name, []).append(image.code(function))
+        code.setdefault(function.name, []).extend(image.code(function))
     out = {}
     for name in obj.kernels:
         found = obj.descriptors.get(name)
@@ -102,13 +102,15 @@ def _digests(obj: CodeObject, image: Image) -> dict[str, str]:
     pieces.append(repr((obj.metadata or {}).get("amdhsa.printf")).encode())  # the runtime prints with it
     for name, parts in code.items():
         if name not in own:
-            pieces += [name.encode(), *parts]
+            pieces += [f"function {name}".encode(), *parts]
     for where, between in image.gaps:
         pieces += [f"after {where}".encode(), between]
     relocations = list(image.relocations())
     blank |= {address: 8 for address, _ in relocations}
     for name, contents in image.data(blank):
-        pieces += [name.encode(), contents]
+        pieces += [f"data {name}".encode(), contents]
+    pieces += [text.encode() for text in (*image.variables(own), *image.layout())]
+    pieces += image.loaded()
     pieces += sorted(text.encode() for _, text in relocations)
     return {SHARED: _sha256(pieces), **out}
 
@@ -140,10 +142,11 @@ def _launch(meta: KernelMeta | None) -> bytes:
     """What the runtime reads of the metadata to launch the kernel."""
     if meta is None:
         return b"no metadata"
-    arguments = [(a.offset, a.size, a.kind, a.address_space) for a in meta.args]
+    arguments = [(a.offset, a.size, a.kind, a.address_space, a.pointee_align) for a in meta.args]
     numbers = (
         meta.lds, meta.scratch, meta.kernarg_size, meta.kernarg_align, meta.wavefront_size,
         meta.max_flat_workgroup_size, meta.reqd_workgroup_size, bool(meta.uses_dynamic_stack),
+        meta.role or "normal",
     )  # fmt: skip
     return repr((arguments, numbers)).encode()
 

@@ -73,6 +73,7 @@ class KernelArg:
     name: str = ""
     type_name: str = ""
     address_space: str = ""
+    pointee_align: int | None = None  # of a `dynamic_shared_pointer`: the runtime aligns its LDS by it
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class KernelMeta:
     max_flat_workgroup_size: int | None = None
     reqd_workgroup_size: tuple[int, ...] | None = None
     uses_dynamic_stack: bool | None = None
+    role: str = ""  # `.kind`: "normal", or "init" and "fini", which the loader launches by itself
     args: tuple[KernelArg, ...] = ()
 
 

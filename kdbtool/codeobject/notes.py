@@ -107,6 +107,7 @@ def _kernel(row: Any) -> KernelMeta:
         max_flat_workgroup_size=_number(row, ".max_flat_workgroup_size"),
         reqd_workgroup_size=_numbers(row, ".reqd_workgroup_size"),
         uses_dynamic_stack=_flag(row, ".uses_dynamic_stack"),
+        role=_text(row, ".kind"),
         args=tuple(_arg(a) for a in args),
     )
 
@@ -119,6 +120,7 @@ def _arg(row: Mapping[str, Any]) -> KernelArg:
         name=_text(row, ".name"),
         type_name=_text(row, ".type_name"),
         address_space=_text(row, ".address_space"),
+        pointee_align=_number(row, ".pointee_align"),
     )
 
 

@@ -79,3 +79,35 @@ def test_the_target_and_the_launch_metadata_count(compiled: Callable[..., Any]) 
     assert code_identity(compiled("gfx1030")) != code_identity(compiled("gfx1031"))
     limited = compiled("gfx906", options="--gpu-max-threads-per-block=64")
     assert code_identity(compiled("gfx906")) != code_identity(limited)
+
+
+FUNCTION = "D __attribute__((noinline)) int {0}(int a) {{ return a * a + a; }}\n"
+KERNEL = 'extern "C" G void k_{0}(int *x) {{ {1} x[0] = {0}(x[1]); }}\n'
+
+
+@pytest.mark.parametrize("arch", ["gfx906", "gfx1030", "gfx1201"])
+def test_order_counts_only_where_code_may_reach_others_by_unknown_ways(
+    compiled: Callable[..., Any], arch: str
+) -> None:
+    def pair(asm: str) -> tuple[str, str]:
+        parts = [FUNCTION.format(name) + KERNEL.format(name, asm) for name in ("turn", "wind")]
+        one, other = (compiled(arch, EXTRA="".join(order)) for order in (parts, parts[::-1]))
+        assert _order(one) != _order(other)
+        return code_identity(one), code_identity(other)
+
+    one, other = pair("")
+    assert one == other
+    one, other = pair('asm volatile("s_getpc_b64 s[4:5]" ::: "s4", "s5");')
+    assert one != other  # nobody knows what is added to it
+
+
+def _order(found: Any) -> list[str]:
+    return [f.name for f in sorted(Image(found.elf).functions, key=lambda f: f.address)]
+
+
+def test_variables_that_change_places_count(compiled: Callable[..., Any]) -> None:
+    one = compiled("gfx906", EXTRA="D int up = 1; D int down = 2;")
+    other = compiled("gfx906", EXTRA="D int down = 1; D int up = 2;")
+    held = [dict(Image(found.elf).data({})) for found in (one, other)]
+    assert held[0][".data"] == held[1][".data"]
+    assert code_identity(one) != code_identity(other)

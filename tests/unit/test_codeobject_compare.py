@@ -7,12 +7,13 @@ import itertools
 from pathlib import Path
 
 import pytest
-from support.amdgpu_elf import bundle, code_object, hip_bundle
+from support.amdgpu_elf import bundle, code_object, hip_bundle, metadata
 from support.mutate import mutations, survives
 
 from kdbtool.codeobject import CodeObject, CodeObjectError, check_object, parse
 from kdbtool.codeobject.compare import SHARED, Resources, code_identity, digests, kernels, summary
 from kdbtool.codeobject.descriptor import accum_offset, sgprs, version_of, vgprs
+from kdbtool.codeobject.elf import Elf
 from kdbtool.codeobject.image import Image
 from kdbtool.kdb.reader import open_kdb
 
@@ -39,8 +40,6 @@ def edit(data: bytes, section: str, at: int, new: bytes) -> CodeObject:
 
 
 def _sections(data: bytes) -> list[tuple[str, int, int]]:
-    from kdbtool.codeobject.elf import Elf
-
     elf = Elf(data)
     raw = elf.sections()
     return [(n, int(s.sh_offset), int(s.sh_size)) for n, s in zip(elf.section_names(raw), raw, strict=True)]
@@ -163,3 +162,82 @@ def test_damaged_objects_bring_nothing_but_a_code_object_error(
     count = 4400 if kind == "asm" else 700
     tally = survives(check, mutations(data, count, seed), tmp_path / "bad", errors=(CodeObjectError,))
     assert tally.refused > count / 10
+
+
+def _headers(data: bytes) -> list[tuple[int, str, int]]:
+    """(offset in the file, type, bytes in the file) of each program header."""
+    elf = Elf(data)
+    size, at = elf.header.e_phentsize, elf.header.e_phoff
+    return [(at + n * size, s.p_type, int(s.p_filesz)) for n, s in enumerate(elf.segments())]
+
+
+@pytest.mark.parametrize("kind", ["asm", "hip"])
+def test_what_is_loaded_counts_not_what_the_sections_say(real: dict[str, bytes], kind: str) -> None:
+    data = parse(real[kind]).elf
+    same = code_identity(parse(data))
+    code = next(s for s in _sections(data) if s[0] == ".text")
+    moved = 0
+    for at, what, size in _headers(data):
+        start = int.from_bytes(data[at + 8 : at + 16], "little")
+        if what == "PT_LOAD" and size and start <= code[1] < start + size:
+            other = bytearray(data)
+            other[at + 8 : at + 16] = (start + 4).to_bytes(
+                8, "little"
+            )  # the loader takes other bytes as code
+            assert code_identity(parse(bytes(other))) != same
+            moved += 1
+    assert moved == 1
+    # Bytes that are loaded and that no section tells of: behind the last function.
+    number = [name for name, *_ in _sections(data)].index(".text")
+    at = Elf(data).header.e_shoff + 64 * number + 32
+    short = data[:at] + (code[2] - 64).to_bytes(8, "little") + data[at + 8 :]
+    last = code[1] + code[2] - 4
+    changed = short[:last] + b"\x01\x02\x03\x04" + short[last + 4 :]
+    assert code_identity(parse(short)) != code_identity(parse(changed))
+
+
+def test_the_descriptor_that_the_loader_takes_counts(real: dict[str, bytes]) -> None:
+    """.dynsym leads to another kernel's descriptor; .symtab, which no loader reads, as before."""
+    data = bytearray(parse(real["hip"]).elf)
+    elf = Elf(bytes(data))
+    raw = elf.sections()
+    table = next(s for s in raw if s.sh_type == "SHT_DYNSYM")
+    found = [
+        int(table.sh_offset) + 24 * n + 8
+        for n, (name, _) in enumerate(elf.symbols(raw, table))
+        if name.endswith(b".kd")
+    ]
+    same = code_identity(parse(bytes(data)))
+    for one, other in itertools.pairwise(found):
+        swapped = bytearray(data)
+        swapped[one : one + 8], swapped[other : other + 8] = data[other : other + 8], data[one : one + 8]
+        assert code_identity(parse(bytes(swapped))) != same
+
+
+@pytest.mark.parametrize(("field", "value"), [(".kind", "init"), (".args", None)])
+def test_metadata_that_a_runtime_acts_by_counts(field: str, value: str | None) -> None:
+    meta = metadata("gfx1030", ["k"])
+    (kernel,) = meta["amdhsa.kernels"]
+    kernel[".args"] = [
+        {".size": 4, ".offset": 0, ".value_kind": "dynamic_shared_pointer", ".pointee_align": 4}
+    ]
+    one = code_identity(parse(code_object(meta=meta)))
+    if value is None:
+        kernel[".args"][0][".pointee_align"] = 16
+    else:
+        kernel[field] = value
+    assert code_identity(parse(code_object(meta=meta))) != one
+    if value is not None:
+        kernel[field] = "normal"  # what is meant where nothing is said
+        assert code_identity(parse(code_object(meta=meta))) == one
+
+
+def test_the_distances_in_code_are_bounded(monkeypatch: pytest.MonkeyPatch, real: dict[str, bytes]) -> None:
+    elf = bytearray(parse(real["asm"]).elf)
+    _, at, size = next(s for s in _sections(bytes(elf)) if s[0] == ".text")
+    reference = bytes.fromhex("001c80be 00ff0080 04000000 01ff0182 00000000")
+    elf[at : at + size] = (reference * (size // len(reference) + 1))[:size]
+    code_identity(parse(bytes(elf)))
+    monkeypatch.setattr("kdbtool.codeobject.image.MAX_REFERENCES", 3)
+    with pytest.raises(CodeObjectError, match="over 3 distances"):
+        code_identity(parse(bytes(elf)))
