@@ -88,18 +88,21 @@ class Outcome:
 
 @dataclass(frozen=True)
 class _Write:
-    """A row that is written: its key, and the verdict on its blob."""
+    """A row that is written. Its key is made again then: 200,000 of them take much room."""
 
-    name: bytes
-    args: bytes
     seen: bytes  # digest of the row as it was judged
     verdict: Verdict
 
 
 @dataclass
 class Plan:
-    """Decisions about one file. Every row has one Outcome; `form`: what the new file no longer has."""
+    """Decisions about one file. Every row has one Outcome; `form`: what the new file no longer has.
 
+    `arch`: what the database is for; `only`: the repairs that are wanted.
+    """
+
+    arch: str | None = None
+    only: Set[Repair] = frozenset()
     outcomes: list[Outcome] = field(default_factory=list)
     form: list[Finding] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
@@ -157,7 +160,9 @@ def plan(
     `only`: the repairs to make, None for all. KdbtoolError (exit 1) for a file that SQLite finds damaged or
     that lacks a column.
     """
-    found = Plan()
+    if arch is None and reader.name is not None:
+        arch = reader.name.arch
+    found = Plan(arch, set(REPAIRS.values()) if only is None else only)
     for finding in check_file(reader):
         if finding.code is Code.MALFORMED:
             raise KdbtoolError(
@@ -177,9 +182,7 @@ def plan(
         live = reader.kind.what is FileKind.UKDB and finding.code in (Code.SIDE_FILES, Code.FREE_PAGES)
         if finding.code in _FORM and not live:
             found.form.append(finding)
-    if arch is None and reader.name is not None:
-        arch = reader.name.arch
-    _Planner(reader, arch, set(REPAIRS.values()) if only is None else only, found).run(tick)
+    _Planner(reader, found).run(tick)
     return found
 
 
@@ -199,7 +202,8 @@ def rows(
         ):
             break
         written += 1
-        yield item.name, item.args, item.verdict.packed(blob)
+        name, args, _ = repaired_key(row, decided.arch, decided.only)
+        yield name, args, item.verdict.packed(blob)
         if tick:
             tick()
     if written != len(decided._write):
@@ -211,12 +215,31 @@ def rows(
         )
 
 
+def repaired_key(row: Row, arch: str | None, only: Set[Repair]) -> tuple[bytes, bytes, list[Repair]]:
+    """(name, arguments, repairs) of a row's key, as far as repairs are wanted."""
+    name, args = row.name, row.args
+    repairs: list[Repair] = []
+    if not row.key_is_text:
+        repairs.append(KeyRepair.KEY_TYPE)  # whatever is wanted: the writer stores text
+    new_name, new_args = repair(name, args, arch)
+    if new_name != name and new_name == name + SUFFIX and KeyRepair.DOT_O in only:
+        name = new_name
+        repairs.append(KeyRepair.DOT_O)
+    if new_args != args:
+        kind = KeyRepair.TARGET_ID if Reason.TARGET_ID in judge(name, args, None, None) else KeyRepair.MCPU
+        if kind in only:
+            args = new_args
+            repairs.append(kind)
+    return name, args, repairs
+
+
 @dataclass
 class _Candidate:
     """A row that may be written under `name`, `args`. `right`: its key needed no repair."""
 
     rowid: int
-    old: tuple[bytes, bytes]
+    name: bytes
+    args: str  # shortened
     write: _Write
     repairs: tuple[Repair, ...]
     reason: str
@@ -226,10 +249,10 @@ class _Candidate:
 class _Planner:
     """The one pass over the rows, then the decisions by key."""
 
-    def __init__(self, reader: KdbReader, arch: str | None, only: Set[Repair], found: Plan) -> None:
-        self.reader, self.arch, self.only, self.found = reader, arch, only, found
+    def __init__(self, reader: KdbReader, found: Plan) -> None:
+        self.reader, self.found = reader, found
         xnack = reader.name is not None and reader.name.xnack
-        self.judge = Judge(xnack=xnack, repairs={r for r in only if isinstance(r, BlobRepair)})
+        self.judge = Judge(xnack=xnack, repairs={r for r in found.only if isinstance(r, BlobRepair)})
         self.groups: dict[bytes, list[_Candidate]] = {}
         self.content = ContentHash()
         self.count = 0
@@ -249,7 +272,7 @@ class _Planner:
 
     def row(self, row: Row) -> None:
         """Judge one row; it becomes a candidate for a key, or is left out at once."""
-        name, args, repairs = self.key(row)
+        name, args, repairs = repaired_key(row, self.found.arch, self.found.only)
         if b"\0" in name + args or not name:
             self.leave(row.rowid, row.name, Code.NOT_TEXT.code, "a NUL in the key, or no name")
             return
@@ -257,47 +280,29 @@ class _Planner:
             self.leave(row.rowid, row.name, Code.BAD_SIZE.code, f"a blob of {row.blob_size} bytes")
             return
         blob = row.blob()
-        verdict = self.judge(blob, row.hash, row.uncompressed_size, row_arch(name, args, self.arch))
+        verdict = self.judge(blob, row.hash, row.uncompressed_size, row_arch(name, args, self.found.arch))
         if verdict.problems:
             first = verdict.problems[0]
             self.leave(row.rowid, row.name, first.code.code, first.detail)
             return
         self.found.notes.update(f.code.code for f in verdict.notes)
-        reasons = [r.code for r in judge(name, args, self.arch, None)]
+        reasons = [r.code for r in judge(name, args, self.found.arch, None)]
         seen = _digest(row.name, row.args, row.hash.encode(), str(row.uncompressed_size).encode(), blob)
         candidate = _Candidate(
             row.rowid,
-            (row.name, row.args),
-            _Write(name, args, seen, verdict),
+            row.name,
+            _short(row.args),
+            _Write(seen, verdict),
             (*repairs, *verdict.repairs),
             reasons[0] if reasons else "",
             not repairs,
         )
         self.groups.setdefault(_digest(name, args), []).append(candidate)
 
-    def key(self, row: Row) -> tuple[bytes, bytes, list[Repair]]:
-        """The repaired key, as far as repairs are wanted."""
-        name, args = row.name, row.args
-        repairs: list[Repair] = []
-        if not row.key_is_text:
-            repairs.append(KeyRepair.KEY_TYPE)  # whatever is wanted: the writer stores text
-        new_name, new_args = repair(name, args, self.arch)
-        if new_name != name and new_name == name + SUFFIX and KeyRepair.DOT_O in self.only:
-            name = new_name
-            repairs.append(KeyRepair.DOT_O)
-        if new_args != args:
-            kind = (
-                KeyRepair.TARGET_ID if Reason.TARGET_ID in judge(name, args, None, None) else KeyRepair.MCPU
-            )
-            if kind in self.only:
-                args = new_args
-                repairs.append(kind)
-        return name, args, repairs
-
     def decide(self, group: list[_Candidate]) -> None:
         """Rows that come to one key."""
         # By what was there, not by row number: the same rows in another order give the same file.
-        group.sort(key=lambda c: (not c.right, len(c.repairs), c.old, c.write.seen, c.rowid))
+        group.sort(key=lambda c: (not c.right, len(c.repairs), c.name, c.write.seen, c.rowid))
         first = group[0]
         objects = {c.write.verdict.md5 for c in group}
         right = {c.write.verdict.md5 for c in group if c.right}
@@ -309,12 +314,12 @@ class _Planner:
         self.found._write[first.rowid] = first.write
         what = "unfixed" if first.reason else "repaired" if first.repairs else "kept"
         self.found.outcomes.append(
-            Outcome(first.rowid, first.old[0], what, first.repairs, first.reason, _short(first.old[1]))
+            Outcome(first.rowid, first.name, what, first.repairs, first.reason, first.args)
         )
         for one in group[1:]:
             if one.write.verdict.md5 == first.write.verdict.md5:
                 self.found.outcomes.append(
-                    Outcome(one.rowid, one.old[0], "merged", one.repairs, "", _short(one.old[1]), first.rowid)
+                    Outcome(one.rowid, one.name, "merged", one.repairs, "", one.args, first.rowid)
                 )
             else:
                 self.conflict(one, first, CONFLICT)
@@ -322,7 +327,7 @@ class _Planner:
     def conflict(self, one: _Candidate, other: _Candidate, reason: str) -> None:
         """Leave out a row whose key another object has."""
         detail = f"object {one.write.verdict.md5}, row {other.rowid} has {other.write.verdict.md5}"
-        self.leave(one.rowid, one.old[0], reason, detail, other.rowid, one.repairs)
+        self.leave(one.rowid, one.name, reason, detail, other.rowid, one.repairs)
 
     def leave(
         self,

@@ -35,6 +35,7 @@ class Cell:
     """One cell of a leaf, or of an inner page of an index. `rowid` is 0 in an index."""
 
     page: int
+    at: int  # where it begins in the page
     rowid: int
     size: int  # bytes of the whole payload
     local: bytes  # the part of it that is in the page
@@ -125,8 +126,14 @@ class Pages:
             except BadPage:
                 yield None
 
+    def again(self, cell: Cell) -> Cell:
+        """A cell that was kept without its `local` part."""
+        data = self.page(cell.page)
+        return self._cell(data, cell.page, data[_start(cell.page)], cell.at)[0]
+
     def _cell(self, data: bytes, number: int, kind: int, at: int) -> tuple[Cell, int]:
         """A cell and where it ends."""
+        first = at
         if kind == INDEX_INNER:
             at += 4
         size, at = varint(data, at)
@@ -147,7 +154,7 @@ class Pages:
         if end > usable:
             raise BadPage("a cell beyond its page")
         overflow = int.from_bytes(data[at + local : end], "big")
-        return Cell(number, rowid, size, data[at : at + local], overflow), end
+        return Cell(number, first, rowid, size, data[at : at + local], overflow), end
 
     def payload(self, cell: Cell) -> bytes:
         """The whole payload of a cell, its overflow chain followed."""

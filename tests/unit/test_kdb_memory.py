@@ -41,6 +41,18 @@ def test_a_large_file_takes_little_memory(command: str, large: Path, tmp_path: P
     assert peak < 150_000  # KiB; the interpreter and its libraries alone are some 50,000
 
 
+@pytest.mark.parametrize("command", ["verify", "fix", "salvage"])
+def test_many_long_keys_are_not_kept(command: str, tmp_path: Path) -> None:
+    """60 MB of keys, each to be repaired, with one object."""
+    columns = row()[2:]
+    keys = ((f"k{n % 9}.cl.o", f" -DN={n}{' -DLONG=1' * 330} -mcpu=gfx1030:xnack-") for n in range(20_000))
+    path = make(tmp_path / "gfx1030.kdb", ((*key, *columns) for key in keys), index=None)
+    words = {"fix": ["--dry-run"], "salvage": ["-o", str(tmp_path / "new.kdb")]}.get(command, [])
+    peak, code, said = peak_of_kdbtool(command, path, *words)
+    assert code in (0, 1), said
+    assert peak < 120_000  # KiB
+
+
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
     """300 MB of zeros in under a kilobyte: more than any object may have, and no less endless than 1 GB."""

@@ -77,7 +77,7 @@ def pages_of(path: Path) -> tuple[dict[tuple[bytes, bytes], set[int]], int]:
             while next_:
                 used.add(next_)
                 next_ = int.from_bytes(whole.pages.page(next_)[:4], "big")
-            found[columns_of(whole.pages, one.cell, whole.layout)[:2]] = used
+            found[columns_of(whole.pages, whole.pages.again(one.cell), whole.layout)[:2]] = used
         return found, whole.pages.count
 
 
