@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         found = explain(os.fsencode(args.what), os.fsencode(args.arguments), build=build)
         return _show(args, [(found, None, "")])
     with open_input(_file(args.what)) as source:
-        return _show(args, list(_of_file(args, source, build)))
+        return _show(args, _of_file(args, source, build))
 
 
 def _file(text: str) -> Path:
@@ -71,6 +72,10 @@ def _file(text: str) -> Path:
             hint="kdbtool explain NAME ARGS (-- before ARGS of one option, '' for none)",
         )
     return Path(text)
+
+
+def _list_command(source: Input) -> str:
+    return f"kdbtool list {shlex.quote(str(source.path))}"
 
 
 def _of_file(
@@ -92,29 +97,42 @@ def _of_file(
         chosen.append((number, entry))
     count = sum(map(len, siblings.values()))
     if not chosen:
-        raise KdbtoolError("no such key", where=source.path, why=f"none of {count}", hint="kdbtool list")
+        raise KdbtoolError(
+            "no such key", where=source.path, why=f"none of {count}", hint=_list_command(source)
+        )
     every = args.row is None and args.kernel is None and args.key_args is None
     if every and len(chosen) > 1:
         raise KdbtoolError(
-            f"{count} keys", where=source.path, why="explain takes few", hint="--row N, --kernel, --args"
+            f"{count} keys",
+            where=source.path,
+            why="explain takes few, by --row, --kernel or --args",
+            hint=_list_command(source),
         )
+    rows = {name: tuple(every) for name, every in siblings.items()}
     for number, entry in chosen if args.verbose or args.json else chosen[:KEYS]:
         label = f"{source.label}: {'line' if entry.line else 'row' if entry.row else 'key'} {number}"
-        found = explain(entry.name, entry.args, entry.arch, siblings[entry.name], build)
+        found = explain(entry.name, entry.args, entry.arch, rows[entry.name], build)
         yield found, entry, label
     if len(chosen) > KEYS and not args.verbose and not args.json:
         print(f"{len(chosen)} keys are chosen, the first {KEYS} are explained (-v: all)")
 
 
-def _show(args: argparse.Namespace, found: list[tuple[Explanation, Entry | None, str]]) -> int:
-    if args.json:
-        print(json.dumps({"keys": [_document(*one) for one in found]}, indent=1))
-    elif not args.quiet:
-        out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
-        for one, entry, label in found:
+def _show(args: argparse.Namespace, found: Iterable[tuple[Explanation, Entry | None, str]]) -> int:
+    """Print key by key: there can be thousands."""
+    out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+    dead = False
+    before = '{"keys": ['
+    for one, entry, label in found:
+        dead |= bool(one.judged)
+        if args.json:
+            print(before, json.dumps(_document(one, entry, label), indent=1), sep="\n")
+            before = ","
+        elif not args.quiet:
             for line in _lines(one, entry, label, verbose=args.verbose > 0):
                 out.print(line)
-    return EXIT_PROBLEMS if any(one.judged for one, _, _ in found) else EXIT_DONE
+    if args.json:
+        print("]}")
+    return EXIT_PROBLEMS if dead else EXIT_DONE
 
 
 def _lines(e: Explanation, entry: Entry | None, label: str, *, verbose: bool) -> Iterator[str]:

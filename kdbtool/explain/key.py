@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kdbtool.explain.options import Option, options_of, serves, solvers_of
@@ -69,7 +70,7 @@ def explain(
     options = options_of(args)
     repeat = find_repeat(split[0] if split else args)
     epoch = epoch_of(args)
-    everyone = list(siblings)
+    everyone = tuple(siblings)
     return Explanation(
         name=name,
         args=args,
@@ -87,11 +88,17 @@ def explain(
         judged=judge(name, args, arch or None, build) if build is not None else None,
         replaced_by=renamed(source, build, arch or None) if build is not None and source else None,
         rows=len(everyone),
-        varying=vary(everyone),
+        varying=list(_varying(everyone)),
     )
 
 
-def vary(rows: list[bytes]) -> list[Varying]:
+@functools.lru_cache(1)
+def _varying(rows: tuple[bytes, ...]) -> list[Varying]:
+    """`vary`, once for all keys of a source: each alone would read every other one again."""
+    return vary(rows)
+
+
+def vary(rows: Sequence[bytes]) -> list[Varying]:
     """The options whose value, or whose presence, differs between these arguments; by name."""
     values: dict[str, set[str]] = {}
     present: dict[str, int] = {}

@@ -6,7 +6,7 @@ import json
 import lzma
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from support.mutate import mutations, survives
 
 from kdbtool.cli import main
 from kdbtool.explain import explain
+from kdbtool.explain.key import Varying, vary
 from kdbtool.explain.options import Option, meaning, options_of, serves, solvers_of, written_by
 from kdbtool.manifest import Key, Manifest, write_manifest
 from kdbtool.manifest.model import Note
@@ -215,3 +216,20 @@ def test_damaged_files_bring_nothing_but_one_line(tmp_path: Path) -> None:
         assert main(["explain", str(path), "--kernel", "."]) in (0, 1, 2)
 
     assert survives(check, mutations(good.read_bytes(), 250, 5), tmp_path / "bad", ".kdb").accepted == 250
+
+
+def test_a_source_is_read_once_for_all_its_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 keys of one source took minutes: each read the options of all."""
+    calls = 0
+
+    def counted(rows: Sequence[bytes]) -> list[Varying]:
+        nonlocal calls
+        calls += 1
+        return vary(rows)
+
+    monkeypatch.setattr("kdbtool.explain.key.vary", counted)
+    rows = tuple(b" -DX=%d -mcpu=gfx1030" % n for n in range(20))
+    for args in rows:
+        (varying,) = explain(b"counted.cpp.o", args, "gfx1030", rows).varying
+        assert varying.count == 20
+    assert calls == 1
