@@ -233,3 +233,15 @@ def test_a_source_is_read_once_for_all_its_keys(tmp_path: Path, monkeypatch: pyt
         (varying,) = explain(b"counted.cpp.o", args, "gfx1030", rows).varying
         assert varying.count == 20
     assert calls == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "served"),
+    [
+        ("MIOpenNeuron.cl.o", " -DLITE -DMIOPEN_READ_UNIT=4 -DMIOPEN_NRN_OP_ID=3", "any shape"),
+        ("MIOpenBatchNormFwdInferSpatial.cl.o", " -DMIO_LAYOUT_NHWC=0 -DMIO_BN_GRP0=1", "any shape"),
+        ("MIOpenLRNFwd.cl.o", " -DMLO_LRN_DO_SCALE=1 -DMLO_LRN_N_INPUTS=64", "one shape"),
+    ],
+)
+def test_a_mode_or_a_layout_is_no_shape(name: str, args: str, served: str) -> None:
+    assert explain(name.encode(), f"{args} -mcpu=gfx1030".encode()).serves == served
