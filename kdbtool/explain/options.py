@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 
-# What an option depends on; `shape`: the object serves problems of one shape only. `setting`: what the problem
-# asks for beside sizes and type, such as direction, layout or activation mode.
+# What an option depends on; `shape`: the object serves problems of one shape only; `setting`: what the
+# problem asks for beside sizes and type, such as direction, layout or activation mode.
 SHAPE, SETTING, TYPE, TUNING = "shape", "setting", "type", "tuning"
 DEVICE, BUILD, LANGUAGE = "device", "build", "language"
 _DEFINE = re.compile(rb"-D([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?\Z", re.DOTALL)

@@ -49,7 +49,7 @@ def test_every_meaning_is_of_an_option_that_miopen_writes() -> None:
         if pattern != "MIOPEN_USE_BFPMIX":
             assert any(re.fullmatch(pattern, name) for name in written), pattern
     for _, depends, text in (*_table("options.tsv"), *_table("flags.tsv")):
-        assert depends in ("shape", "type", "tuning", "device", "build", "language") and text
+        assert depends in ("shape", "setting", "type", "tuning", "device", "build", "language") and text
 
 
 def test_every_kernel_with_solvers_is_one_that_some_miopen_has() -> None:
