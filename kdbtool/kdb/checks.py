@@ -22,12 +22,13 @@ from kdbtool.kdb.filechecks import check_file
 from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.identify import FileKind
 from kdbtool.kdb.reader import BATCH, BEFORE_ALL, COLUMNS, NEEDED, KdbReader, Row, RowGone
+from kdbtool.kdb.rowcheck import row_arch
 from kdbtool.kdb.sqlite import MAX_VALUE
 from kdbtool.kdb.stats import Stats
 from kdbtool.kdb.writer import ContentHash
 from kdbtool.miopen.entrypoints import Entries
 from kdbtool.miopen.history import absence, epoch_of
-from kdbtool.miopen.keys import is_arch, language, source_of, split_mcpu
+from kdbtool.miopen.keys import language, source_of, split_mcpu
 from kdbtool.miopen.liveness import judge, repair
 from kdbtool.miopen.versions import MiopenBuild
 from kdbtool.reasons import Reason
@@ -263,12 +264,10 @@ class _Rows:
         arch = self.row_arch(row)
         return arch if arch in self.archs else min(self.archs)
 
-    @staticmethod
-    def row_arch(row: Row) -> str | None:
-        """The bare architecture that the key names."""
-        split = split_mcpu(row.args)
-        bare = split[1].partition(":")[0] if split else ""
-        return bare if is_arch(bare) else None
+    def row_arch(self, row: Row) -> str | None:
+        """The bare architecture that the key names; of a `.mlir` row that of the file, where it has one."""
+        only = next(iter(self.archs)) if self.archs and len(self.archs) == 1 else None
+        return row_arch(row.name, row.args, only)
 
     def blob(
         self, row: Row, pool: Pool[_Item], found: list[Finding]
