@@ -32,7 +32,7 @@ class RowGone(KdbtoolError):
     """A writer replaced the row between its key and its blob."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One row; `name` and `args` are the exact bytes of the key. Sizes in bytes.
 
