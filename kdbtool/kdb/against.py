@@ -7,7 +7,6 @@ and at the end which rows are there and not here. What the file says of itself i
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from kdbtool.codeobject.compare import code_identity
 from kdbtool.errors import KdbtoolError, printable
 from kdbtool.kdb import provenance
 from kdbtool.kdb.blob import unpack
+from kdbtool.kdb.digest import digest_of
 from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.reader import KdbReader, Row
 from kdbtool.manifest.model import BUILD, Manifest
@@ -212,15 +212,6 @@ def _same_code(row: Row, blob: bytes, md5: str, size: int) -> bool:
         return here == there or code_identity(parse(here)) == code_identity(parse(there))
     except CodeObjectError:
         return False
-
-
-def digest_of(*parts: bytes) -> bytes:
-    """16 bytes for the parts, as of a key: two get the same with a chance of 2**-128."""
-    found = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        found.update(len(part).to_bytes(8, "little"))
-        found.update(part)
-    return found.digest()
 
 
 def short(text: bytes) -> str:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from kdbtool import targets
 from kdbtool.codeobject.check import device_target
 from kdbtool.errors import KdbtoolError, printable
-from kdbtool.kdb.against import Against, Said, digest_of, short
+from kdbtool.kdb.against import Against, Said, short
 from kdbtool.kdb.decode import WORTH, Decoded, Pool
+from kdbtool.kdb.digest import digest_of
 from kdbtool.kdb.filechecks import check_file
 from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.identify import FileKind

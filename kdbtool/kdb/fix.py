@@ -15,7 +15,6 @@ and the others are left out, and where there is no such one, or several, all are
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from typing import Any
 from kdbtool.errors import EXIT_PROBLEMS, KdbtoolError, printable
 from kdbtool.kdb.blob import Packed
 from kdbtool.kdb.checks import check_file
+from kdbtool.kdb.digest import digest_of
 from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.identify import FileKind
 from kdbtool.kdb.reader import KdbReader, Row
@@ -197,7 +197,7 @@ def rows(
             continue
         blob = row.blob()
         if (
-            _digest(row.name, row.args, row.hash.encode(), str(row.uncompressed_size).encode(), blob)
+            digest_of(row.name, row.args, row.hash.encode(), str(row.uncompressed_size).encode(), blob)
             != item.seen
         ):
             break
@@ -287,7 +287,7 @@ class _Planner:
             return
         self.found.notes.update(f.code.code for f in verdict.notes)
         reasons = [r.code for r in judge(name, args, self.found.arch, None)]
-        seen = _digest(row.name, row.args, row.hash.encode(), str(row.uncompressed_size).encode(), blob)
+        seen = digest_of(row.name, row.args, row.hash.encode(), str(row.uncompressed_size).encode(), blob)
         candidate = _Candidate(
             row.rowid,
             row.name,
@@ -297,7 +297,7 @@ class _Planner:
             reasons[0] if reasons else "",
             not repairs,
         )
-        self.groups.setdefault(_digest(name, args), []).append(candidate)
+        self.groups.setdefault(digest_of(name, args), []).append(candidate)
 
     def decide(self, group: list[_Candidate]) -> None:
         """Rows that come to one key."""
@@ -351,14 +351,6 @@ class _Planner:
             self.found.provenance_lost = True
             return
         self.found.provenance = {k: v for k, v in said.items() if k not in OWN_KEYS}
-
-
-def _digest(*parts: bytes) -> bytes:
-    found = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        found.update(len(part).to_bytes(8, "little"))
-        found.update(part)
-    return found.digest()
 
 
 def _short(args: bytes) -> str:

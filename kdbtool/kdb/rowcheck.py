@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from kdbtool.codeobject.check import check_object, device_target
 from kdbtool.kdb.blob import Packed, md5, unpack
+from kdbtool.kdb.digest import digest_of
 from kdbtool.kdb.findings import Code, Finding
 from kdbtool.kdb.sqlite import MAX_VALUE
 from kdbtool.miopen.keys import is_arch, split_mcpu
@@ -84,13 +85,10 @@ class Judge:
 
     def __call__(self, blob: bytes, digest: str, size: int, arch: str | None) -> Verdict:
         """The verdict on a row's blob, kernel_hash and uncompressed_size under a key for `arch`."""
-        identity = hashlib.blake2b(digest_size=16)
-        for part in (blob, digest.encode(), str(size).encode(), str(arch).encode()):
-            identity.update(len(part).to_bytes(8, "little"))
-            identity.update(part)
-        known = self._known.get(identity.digest())
+        identity = digest_of(blob, digest.encode(), str(size).encode(), str(arch).encode())
+        known = self._known.get(identity)
         if known is None:
-            known = self._known[identity.digest()] = self._judge(blob, digest, size, arch)
+            known = self._known[identity] = self._judge(blob, digest, size, arch)
         return known
 
     def _judge(self, blob: bytes, digest: str, size: int, arch: str | None) -> Verdict:
