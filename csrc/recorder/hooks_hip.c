@@ -1,8 +1,7 @@
-/* HIP: module loads, functions, launches, and what the host learns of its devices.
+/* HIP: module loads, functions, and what the host learns of its devices.
  *
  * A function's handle does not name a kernel (MIOpen asks again and again, handles repeat): module
- * and name do. A launch is looked up in a table of the thread by all that it has but its time; what
- * is found costs one 8-byte record. Handles of functions and addresses of host functions share one
+ * and name do. Handles of functions and addresses of host functions share one
  * map, since both are addresses of live things. */
 #include "image.h"
 
@@ -15,9 +14,8 @@ struct host_function {
 static struct kdb_map modules = {.value_bytes = sizeof(struct kdb_id)};   /* by handle, and by fat binary */
 static struct kdb_map kernels = {.value_bytes = sizeof(struct kdb_id)};   /* by hash of module and name */
 static struct kdb_map functions = {.value_bytes = sizeof(struct kdb_id)}; /* by handle or host address */
-static struct kdb_map shapes = {.value_bytes = sizeof(struct kdb_id)};    /* by hash of a whole shape */
 static struct kdb_map host_functions = {.value_bytes = sizeof(struct host_function)};
-static _Thread_local int device;
+_Thread_local int kdb_device;
 
 #define REAL(name)                                                                                           \
     kdb_fn_##name real = KDB_REAL(name);                                                                     \
@@ -160,9 +158,7 @@ static uint32_t host_kernel(struct kdb_thread *t, const void *host) {
     return kernel_id(t, id.id, f.name);
 }
 
-/* ---- launches ---- */
-
-static uint32_t function_kernel(struct kdb_thread *t, const void *function, uint32_t form) {
+uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function, uint32_t form) {
     struct kdb_id id;
     if (kdb_map_get(&functions, (uintptr_t)function, &id) && id.generation == t->generation)
         return id.id;
@@ -174,199 +170,13 @@ static uint32_t function_kernel(struct kdb_thread *t, const void *function, uint
     return kernel;
 }
 
-/* All of a launch but its function and time, to be compared and mixed a word at a time. */
-struct words {
-    uint64_t at[KDB_SHAPE_WORDS];
-};
-
-static bool new_shape(struct kdb_thread *t, struct kdb_shape_slot *slot, const void *function, uint32_t epoch,
-                      const struct words *w, const void *real) {
-    const struct words v = *w;
-    struct kdbt_shape full = {
-        .form = (uint32_t)(v.at[0] >> 32),
-        .lds = (uint32_t)v.at[0],
-        .grid = {(uint32_t)v.at[1], (uint32_t)(v.at[1] >> 32), (uint32_t)v.at[2]},
-        .block = {(uint32_t)(v.at[2] >> 32), (uint32_t)v.at[3], (uint32_t)(v.at[3] >> 32)},
-        .device = (uint32_t)v.at[4],
-        .stream = v.at[5],
-    };
-    kdb_library_facts(t, KDB_LIB_HIP, real);
-    kdb_device_facts(t);
-    struct kdb_id id;
-    slot->id = 0;
-    full.kernel = function_kernel(t, function, full.form);
-    if (!full.kernel)
-        return false;
-    /* Written already, by another thread or before it lost its slot: a record a launch would be many. */
-    uint64_t hash = kdb_hash(4, &full, sizeof full);
-    if (!kdb_map_get(&shapes, hash, &id) || id.generation != t->generation) {
-        id.id = kdb_new_id();
-        id.generation = t->generation;
-        if (!kdb_put(t, KDBT_SHAPE, id.id, kdb_ticks(), &full, sizeof full, NULL, 0, NULL, 0))
-            return false;
-        kdb_map_set(&shapes, hash, &id);
-    }
-    slot->function = function;
-    slot->epoch = epoch;
-    memcpy(slot->shape, v.at, sizeof slot->shape);
-    slot->id = id.id;
-    return true;
-}
-
-static inline bool is(const struct kdb_shape_slot *slot, const void *function, uint32_t epoch,
-                      const struct words *w) {
-    const uint64_t *held = slot->shape, *now = w->at;
-    uint64_t differs = ((uintptr_t)slot->function ^ (uintptr_t)function) | (held[0] ^ now[0]) |
-                       (held[1] ^ now[1]) | (held[2] ^ now[2]) | (held[3] ^ now[3]) | (held[4] ^ now[4]) |
-                       (held[5] ^ now[5]);
-    return slot->id && slot->epoch == epoch && !differs;
-}
-
-/* The slot of a launch, or the one to use for it: up to four in a row, then the first is given up. */
-static struct kdb_shape_slot *slot_of(struct kdb_thread *t, const void *function, uint32_t epoch,
-                                      const struct words *w, bool *known) {
-    uint64_t h = ((uintptr_t)function + w->at[5]) * 0x9e3779b97f4a7c15u;
-    h ^= (w->at[1] + (w->at[2] << 21 | w->at[2] >> 43)) * 0xd6e8feb86659fd93u;
-    h ^= (w->at[0] + w->at[3] + (w->at[4] << 17)) * 0xa0761d6478bd642fu;
-    h ^= h >> 32;
-    struct kdb_shape_slot *unused = NULL;
-    for (unsigned i = 0; i < 4; i++) {
-        struct kdb_shape_slot *slot = &t->shapes[(h + i) & (KDB_SHAPES - 1)];
-        if ((*known = is(slot, function, epoch, w)))
-            return slot;
-        if (!unused && (!slot->id || slot->epoch != epoch))
-            unused = slot;
-    }
-    return unused ? unused : &t->shapes[h & (KDB_SHAPES - 1)];
-}
-
-/* A launch that did not come after the same one as the last time. */
-static __attribute__((noinline)) struct kdb_shape_slot *find_shape(struct kdb_thread *t, const void *function,
-                                                                   uint32_t epoch, const struct words *w,
-                                                                   const void *real) {
-    bool known;
-    struct kdb_shape_slot *slot = slot_of(t, function, epoch, w, &known);
-    if (!known && !new_shape(t, slot, function, epoch, w, real))
-        return NULL;
-    if (t->shape)
-        t->shape->next = slot;
-    return slot;
-}
-
-static inline __attribute__((always_inline)) void launched(const void *real, const void *function,
-                                                           const struct words w) {
-    uint64_t ticks = kdb_ticks();
-    struct kdb_thread *t = kdb_enter();
-    if (!t)
-        return;
-    uint32_t epoch = atomic_load_explicit(&kdb_function_epoch, memory_order_acquire);
-    /* A network makes the same launches in the same order again and again: no look-up then. */
-    struct kdb_shape_slot *slot = t->shape ? t->shape->next : NULL;
-    if (KDB_UNLIKELY(!slot || !is(slot, function, epoch, &w))) {
-        struct words copy = w;
-        slot = find_shape(t, function, epoch, &copy, real);
-        if (!slot) {
-            kdb_leave();
-            return;
-        }
-    }
-    t->shape = slot;
-    uint64_t delta = (ticks >> KDBT_TICK_SHIFT) - t->run_ticks;
-    if (t->run && t->end - t->at >= (ptrdiff_t)sizeof(struct kdbt_launch) && delta <= UINT32_MAX) {
-        struct kdbt_launch launch = {slot->id, (uint32_t)delta};
-        memcpy(t->at, &launch, sizeof launch);
-        t->at += sizeof launch;
-        t->run_ticks += delta;
-        __atomic_store_n(&t->block->committed, (uint32_t)(t->at - (unsigned char *)(t->block + 1)),
-                         __ATOMIC_RELEASE);
-    } else {
-        kdb_launch_slowly(t, slot->id, ticks);
-    }
-    kdb_leave();
-}
-
-#define PAIR(high, low) ((uint64_t)(high) << 32 | (uint32_t)(low))
-#define WORDS(form, gx, gy, gz, bx, by, bz)                                                                  \
-    (struct words) {                                                                                         \
-        {                                                                                                    \
-            PAIR(form, lds), PAIR(gy, gx), PAIR(bx, gz), PAIR(bz, by), (uint32_t)device, (uintptr_t)stream   \
-        }                                                                                                    \
-    }
-#define SHAPE(form) WORDS(form, gx, gy, gz, bx, by, bz)
-#define HOST_SHAPE WORDS(KDBT_LAUNCH_HOST, grid.x, grid.y, grid.z, block.x, block.y, block.z)
-
-int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                          unsigned bz, unsigned lds, void *stream, void **args, void **extra) {
-    REAL(hipModuleLaunchKernel);
-    int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra);
-    if (result == 0)
-        launched((void *)real, function, SHAPE(KDBT_LAUNCH_MODULE));
-    return result;
-}
-
-int hipExtModuleLaunchKernel(void *function, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by,
-                             uint32_t bz, size_t lds, void *stream, void **args, void **extra, void *start,
-                             void *stop, uint32_t flags) {
-    REAL(hipExtModuleLaunchKernel);
-    int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra, start, stop, flags);
-    if (result == 0)
-        launched((void *)real, function, SHAPE(KDBT_LAUNCH_EXT));
-    return result;
-}
-
-int hipHccModuleLaunchKernel(void *function, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by,
-                             uint32_t bz, size_t lds, void *stream, void **args, void **extra, void *start,
-                             void *stop) {
-    REAL(hipHccModuleLaunchKernel);
-    int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra, start, stop);
-    if (result == 0)
-        launched((void *)real, function, SHAPE(KDBT_LAUNCH_EXT));
-    return result;
-}
-
-int hipModuleLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                     unsigned by, unsigned bz, unsigned lds, void *stream, void **args) {
-    REAL(hipModuleLaunchCooperativeKernel);
-    int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args);
-    if (result == 0)
-        launched((void *)real, function, SHAPE(KDBT_LAUNCH_COOPERATIVE));
-    return result;
-}
-
-int hipLaunchKernel(const void *function, struct kdb_dim3 grid, struct kdb_dim3 block, void **args,
-                    size_t lds, void *stream) {
-    REAL(hipLaunchKernel);
-    int result = real(function, grid, block, args, lds, stream);
-    if (result == 0)
-        launched((void *)real, function, HOST_SHAPE);
-    return result;
-}
-
-int hipExtLaunchKernel(const void *function, struct kdb_dim3 grid, struct kdb_dim3 block, void **args,
-                       size_t lds, void *stream, void *start, void *stop, int flags) {
-    REAL(hipExtLaunchKernel);
-    int result = real(function, grid, block, args, lds, stream, start, stop, flags);
-    if (result == 0)
-        launched((void *)real, function, HOST_SHAPE);
-    return result;
-}
-
-int hipLaunchCooperativeKernel(const void *function, struct kdb_dim3 grid, struct kdb_dim3 block, void **args,
-                               unsigned lds, void *stream) {
-    REAL(hipLaunchCooperativeKernel);
-    int result = real(function, grid, block, args, lds, stream);
-    if (result == 0)
-        launched((void *)real, function, HOST_SHAPE);
-    return result;
-}
-
 /* ---- what the host asks of its devices: noted, not asked ---- */
 
 int hipSetDevice(int number) {
     REAL(hipSetDevice);
     int result = real(number);
     if (result == 0)
-        device = number;
+        kdb_device = number;
     return result;
 }
 

@@ -38,7 +38,15 @@ struct kdb_solution { /* miopenConvSolution_t */
     int algorithm;
 };
 
-enum kdb_library { KDB_LIB_HIP, KDB_LIB_MIOPEN, KDB_LIB_SQLITE, KDB_LIBRARIES };
+enum kdb_library {
+    KDB_LIB_HIP,
+    KDB_LIB_MIOPEN,
+    KDB_LIB_SQLITE,
+    KDB_LIB_HIPRTC,
+    KDB_LIB_COMGR,
+    KDB_LIB_ROCTX,
+    KDB_LIBRARIES
+};
 enum kdb_hook {
 #define KDB_HOOK(library, need, name, params, result) KDB_##name,
 #include "hooks.def"
@@ -53,7 +61,13 @@ enum kdb_hook {
 #undef KDB_HOOK
 
 /* What a hook returns when there is no real function: the library's own "unknown error". */
-enum { KDB_ERROR_HIP = 999, KDB_ERROR_MIOPEN = 7, KDB_ERROR_SQLITE = 1 };
+enum {
+    KDB_ERROR_HIP = 999,
+    KDB_ERROR_MIOPEN = 7,
+    KDB_ERROR_SQLITE = 1,
+    KDB_ERROR_HIPRTC = 11,
+    KDB_ERROR_COMGR = 1
+};
 
 /* ---- resolve.c ---- */
 struct kdb_caller { /* calls that come out of [low, high) go to `real` */
@@ -120,7 +134,7 @@ struct kdb_shape_slot {
     const void *function;
     uint32_t epoch, id;
     struct kdb_shape_slot *next;     /* of the launch that came after this one the last time */
-    uint64_t shape[KDB_SHAPE_WORDS]; /* see struct words of hooks_hip.c */
+    uint64_t shape[KDB_SHAPE_WORDS]; /* see struct kdb_words of launch.h */
 };
 struct kdb_thread {
     uint32_t generation, number, tid, sequence;
@@ -250,4 +264,7 @@ size_t kdb_problem_key(char *text, size_t room, const struct kdb_tensor *in, con
 
 /* ---- hooks_hip.c ---- */
 extern _Atomic uint32_t kdb_function_epoch; /* counted up when a function handle changes its kernel */
+extern _Thread_local int kdb_device;        /* the thread's current one, as far as it said */
+/* Id of the kernel behind a handle or the address of a host function; 0: not written. */
+uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function, uint32_t form);
 #endif

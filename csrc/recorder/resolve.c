@@ -30,11 +30,17 @@ _Atomic(struct kdb_caller *) kdb_callers[KDB_HOOKS];
 _Atomic uint32_t kdb_epoch = 1;
 _Thread_local _Atomic(void *) *kdb_forced;
 
-static const char *const provider[KDB_LIBRARIES] = {"libamdhip64.so", "libMIOpen.so", "libsqlite3.so"};
+static const char *const provider[KDB_LIBRARIES] = {
+    [KDB_LIB_HIP] = "libamdhip64.so",    [KDB_LIB_MIOPEN] = "libMIOpen.so",
+    [KDB_LIB_SQLITE] = "libsqlite3.so",  [KDB_LIB_HIPRTC] = "libhiprtc.so",
+    [KDB_LIB_COMGR] = "libamd_comgr.so", [KDB_LIB_ROCTX] = "libroctx64.so"};
 static const char *const sonames[KDB_LIBRARIES][4] = {
-    {"libamdhip64.so.6", "libamdhip64.so.7", "libamdhip64.so.5", "libamdhip64.so"},
-    {"libMIOpen.so.1", "libMIOpen.so", NULL, NULL},
-    {"libsqlite3.so.0", "libsqlite3.so", NULL, NULL}};
+    [KDB_LIB_HIP] = {"libamdhip64.so.6", "libamdhip64.so.7", "libamdhip64.so.5", "libamdhip64.so"},
+    [KDB_LIB_MIOPEN] = {"libMIOpen.so.1", "libMIOpen.so"},
+    [KDB_LIB_SQLITE] = {"libsqlite3.so.0", "libsqlite3.so"},
+    [KDB_LIB_HIPRTC] = {"libhiprtc.so.6", "libhiprtc.so.7", "libhiprtc.so.5", "libhiprtc.so"},
+    [KDB_LIB_COMGR] = {"libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"},
+    [KDB_LIB_ROCTX] = {"libroctx64.so.4", "libroctx64.so"}};
 
 /* ---- the program headers of what is loaded ---- */
 

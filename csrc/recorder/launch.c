@@ -1,0 +1,67 @@
+/* A launch that is not the expected one: its slot in the thread's table, its shape in the trace. */
+#include "launch.h"
+
+static struct kdb_map shapes = {.value_bytes = sizeof(struct kdb_id)}; /* by hash of a whole shape */
+
+static bool new_shape(struct kdb_thread *t, struct kdb_shape_slot *slot, const void *function, uint32_t epoch,
+                      const struct kdb_words *w, const void *real) {
+    const struct kdb_words v = *w;
+    struct kdbt_shape full = {
+        .form = (uint32_t)(v.at[0] >> 32),
+        .lds = (uint32_t)v.at[0],
+        .grid = {(uint32_t)v.at[1], (uint32_t)(v.at[1] >> 32), (uint32_t)v.at[2]},
+        .block = {(uint32_t)(v.at[2] >> 32), (uint32_t)v.at[3], (uint32_t)(v.at[3] >> 32)},
+        .device = (uint32_t)v.at[4],
+        .stream = v.at[5],
+    };
+    kdb_library_facts(t, KDB_LIB_HIP, real);
+    kdb_device_facts(t);
+    struct kdb_id id;
+    slot->id = 0;
+    full.kernel = kdb_function_kernel(t, function, full.form);
+    if (!full.kernel)
+        return false;
+    /* Written already, by another thread or before it lost its slot: a record a launch would be many. */
+    uint64_t hash = kdb_hash(4, &full, sizeof full);
+    if (!kdb_map_get(&shapes, hash, &id) || id.generation != t->generation) {
+        id.id = kdb_new_id();
+        id.generation = t->generation;
+        if (!kdb_put(t, KDBT_SHAPE, id.id, kdb_ticks(), &full, sizeof full, NULL, 0, NULL, 0))
+            return false;
+        kdb_map_set(&shapes, hash, &id);
+    }
+    slot->function = function;
+    slot->epoch = epoch;
+    memcpy(slot->shape, v.at, sizeof slot->shape);
+    slot->id = id.id;
+    return true;
+}
+
+/* The slot of a launch, or the one to use for it: up to four in a row, then the first is given up. */
+static struct kdb_shape_slot *slot_of(struct kdb_thread *t, const void *function, uint32_t epoch,
+                                      const struct kdb_words *w, bool *known) {
+    uint64_t h = ((uintptr_t)function + w->at[5]) * 0x9e3779b97f4a7c15u;
+    h ^= (w->at[1] + (w->at[2] << 21 | w->at[2] >> 43)) * 0xd6e8feb86659fd93u;
+    h ^= (w->at[0] + w->at[3] + (w->at[4] << 17)) * 0xa0761d6478bd642fu;
+    h ^= h >> 32;
+    struct kdb_shape_slot *unused = NULL;
+    for (unsigned i = 0; i < 4; i++) {
+        struct kdb_shape_slot *slot = &t->shapes[(h + i) & (KDB_SHAPES - 1)];
+        if ((*known = kdb_slot_is(slot, function, epoch, w)))
+            return slot;
+        if (!unused && (!slot->id || slot->epoch != epoch))
+            unused = slot;
+    }
+    return unused ? unused : &t->shapes[h & (KDB_SHAPES - 1)];
+}
+
+struct kdb_shape_slot *kdb_find_shape(struct kdb_thread *t, const void *function, uint32_t epoch,
+                                      const struct kdb_words *w, const void *real) {
+    bool known;
+    struct kdb_shape_slot *slot = slot_of(t, function, epoch, w, &known);
+    if (!known && !new_shape(t, slot, function, epoch, w, real))
+        return NULL;
+    if (t->shape)
+        t->shape->next = slot;
+    return slot;
+}
