@@ -53,6 +53,10 @@ struct kdbt_header {
     uint32_t stop_errno;        /* not 0: recording stopped for this reason (28: the disk is full) */
     uint64_t dropped;           /* events that could not be recorded */
     uint64_t file_bytes;        /* where the last block ends: a shorter file was cut; 0: not known */
+    uint64_t unselected;        /* events that the selection left out (csrc/selection.h) */
+    uint64_t section_bytes;     /* merged traces: where the next header begins; 0: this is the only one */
+    uint32_t part;              /* 0, 1, ...: a trace that is rotated begins anew, with all it refers to */
+    uint32_t deepbound;         /* libraries loaded with RTLD_DEEPBIND: their calls may go unseen */
 };
 
 /* Blocks follow each other from header_bytes on. A block belongs to one thread. */
@@ -82,7 +86,16 @@ enum kdbt_type {
     KDBT_MODULE = 10,     /* dictionary: struct kdbt_module, then the target's text */
     KDBT_KERNEL = 11,     /* dictionary: struct kdbt_kernel, then the name's text */
     KDBT_SHAPE = 12,      /* dictionary: struct kdbt_shape: all of a launch but its time */
-    KDBT_LAUNCHES = 13    /* struct kdbt_launch, as many as fit `bytes` */
+    KDBT_LAUNCHES = 13,   /* struct kdbt_launch, as many as fit `bytes` */
+    KDBT_CALL = 14,       /* struct kdbt_call: a call that is no convolution with a find-db key */
+    KDBT_DETAIL = 15,     /* dictionary: text, the descriptors of a call: name=value, by blanks */
+    KDBT_COMPILE = 16,    /* struct kdbt_compile, then name, options (each ends with a zero byte) */
+    KDBT_EXIT = 17,       /* struct kdbt_exit: how a compiler's process ended */
+    KDBT_GRAPH = 18,      /* struct kdbt_graph: launch of a graph, whose kernels are not seen */
+    KDBT_RANGE_NAME = 19, /* dictionary: text, of a ROCTx range or mark */
+    KDBT_RANGE = 20,      /* struct kdbt_range */
+    KDBT_SAMPLE = 21,     /* struct kdbt_sample: a device's clocks */
+    KDBT_GATE = 22        /* struct kdbt_gate: recording was paused or goes on */
 };
 
 /* Before each record's payload. Records begin at multiples of 8; `bytes` is the whole record with
@@ -144,7 +157,8 @@ enum kdbt_form {
     KDBT_LAUNCH_MODULE = 1,      /* hipModuleLaunchKernel: grid in work-groups */
     KDBT_LAUNCH_EXT = 2,         /* hipExtModuleLaunchKernel: grid in work-items */
     KDBT_LAUNCH_COOPERATIVE = 3, /* grid in work-groups */
-    KDBT_LAUNCH_HOST = 4         /* hipLaunchKernel: grid in work-groups */
+    KDBT_LAUNCH_HOST = 4,        /* hipLaunchKernel: grid in work-groups */
+    KDBT_LAUNCH_CAPTURED = 256   /* added to the form: into a graph that is being captured, not run */
 };
 
 struct kdbt_shape {
@@ -160,6 +174,79 @@ struct kdbt_shape {
 struct kdbt_launch {
     uint32_t shape;
     uint32_t delta; /* since the launch before, or since the record's `ticks` */
+};
+
+struct kdbt_call {
+    uint32_t api;
+    uint32_t detail; /* 0 none */
+    int32_t result;
+    uint32_t reserved;
+    uint64_t duration; /* ticks; the record's `ticks` is its begin */
+};
+
+enum kdbt_compiler { KDBT_BY_PROCESS = 1, KDBT_BY_HIPRTC = 2, KDBT_BY_COMGR = 3 };
+
+struct kdbt_compile {
+    uint32_t by;       /* enum kdbt_compiler */
+    int32_t result;    /* the library's; a process says it in KDBT_EXIT */
+    uint32_t action;   /* COMGR: amd_comgr_action_kind_t, numbered by the version in the facts */
+    uint32_t nested;   /* 1: inside another compile of this thread (hipRTC calls COMGR) */
+    uint64_t duration; /* ticks; the record's `ticks` is its begin; of a process 0 */
+    uint64_t bytes;    /* of what came out; 0 not known */
+    uint32_t name_bytes;
+    uint32_t option_bytes;
+    uint32_t left_out; /* options that are not on the published list: counted, not kept */
+    uint32_t starter;  /* of a process: pid of the program with MIOpen that started it, 0 none */
+};
+
+struct kdbt_exit {
+    int32_t code;
+    uint32_t reserved;
+    uint64_t duration; /* ticks from the process' begin */
+};
+
+struct kdbt_graph {
+    uint64_t graph; /* tells executable graphs apart, not an address to use */
+    uint64_t stream;
+    uint32_t device;
+    int32_t kernels; /* kernel nodes, where they could be counted; -1 not known */
+};
+
+enum kdbt_range_op {
+    KDBT_RANGE_PUSH = 1,
+    KDBT_RANGE_POP = 2,
+    KDBT_RANGE_MARK = 3,
+    KDBT_RANGE_START = 4, /* may be stopped by another thread */
+    KDBT_RANGE_STOP = 5
+};
+
+struct kdbt_range {
+    uint32_t op;
+    uint32_t name; /* 0: of a pop or stop */
+    uint64_t id;   /* of a start and its stop; else 0 */
+};
+
+enum kdbt_sampled {
+    KDBT_SAMPLED_SCLK = 1,
+    KDBT_SAMPLED_MCLK = 2,
+    KDBT_SAMPLED_POWER = 4,
+    KDBT_SAMPLED_TEMPERATURE = 8
+};
+
+struct kdbt_sample {
+    uint32_t device; /* number of the card, as the facts name it */
+    uint32_t valid;  /* enum kdbt_sampled, added */
+    uint32_t sclk_khz;
+    uint32_t mclk_khz;
+    uint32_t power_uw;
+    int32_t temperature_mc; /* thousandths of a degree Celsius */
+};
+
+enum kdbt_gate_cause { KDBT_GATE_START = 1, KDBT_GATE_SIGNAL = 2, KDBT_GATE_REGION = 3 };
+
+struct kdbt_gate {
+    uint32_t open; /* 1: recording goes on */
+    uint32_t cause;
 };
 
 /* The same code checks in C and in Python. */

@@ -161,6 +161,7 @@ _SHORTEST = {
     for name, struct in {
         "FACT": "pair", "CLOCK": "clock", "DATABASE": "", "KEY": "pair", "STATEMENT": "statement",
         "STEP": "step", "API": "", "PROBLEM_KEY": "", "PROBLEM": "problem", "MODULE": "module",
-        "KERNEL": "kernel", "SHAPE": "shape", "LAUNCHES": "",
+        "KERNEL": "kernel", "SHAPE": "shape", "LAUNCHES": "", "CALL": "call", "DETAIL": "", "COMPILE": "compile",
+        "EXIT": "exit", "GRAPH": "graph", "RANGE_NAME": "", "RANGE": "range", "SAMPLE": "sample", "GATE": "gate",
     }.items()
 }  # fmt: skip

@@ -12,7 +12,7 @@
 
 #include "trace_format.h"
 
-_Static_assert(sizeof(struct kdbt_header) == 232, "header");
+_Static_assert(sizeof(struct kdbt_header) == 256, "header");
 _Static_assert(offsetof(struct kdbt_header, header_check) == 208, "header_check");
 _Static_assert(sizeof(struct kdbt_block) == 64, "block");
 _Static_assert(offsetof(struct kdbt_block, check) == 20, "block check");
@@ -27,6 +27,13 @@ _Static_assert(sizeof(struct kdbt_module) == 40, "module");
 _Static_assert(sizeof(struct kdbt_kernel) == 8, "kernel");
 _Static_assert(sizeof(struct kdbt_shape) == 48, "shape");
 _Static_assert(sizeof(struct kdbt_launch) == 8, "launch");
+_Static_assert(sizeof(struct kdbt_call) == 24, "call");
+_Static_assert(sizeof(struct kdbt_compile) == 48, "compile");
+_Static_assert(sizeof(struct kdbt_exit) == 16, "exit");
+_Static_assert(sizeof(struct kdbt_graph) == 24, "graph");
+_Static_assert(sizeof(struct kdbt_range) == 16, "range");
+_Static_assert(sizeof(struct kdbt_sample) == 24, "sample");
+_Static_assert(sizeof(struct kdbt_gate) == 8, "gate");
 
 static uint32_t table[8][256];
 static _Atomic int ready; /* 1: the tables, 2: and the processor can fold */
