@@ -200,6 +200,11 @@ SIM_API(hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(int *blocks, cons
     return occupancy(blocks, host, block_size, lds);
 }
 
+SIM_API(hipOccupancyMaxPotentialBlockSize)(int *grid, int *block, const void *host, size_t lds, int limit) {
+    NEED(find(host, false), hipErrorInvalidDeviceFunction);
+    return sim_return(sim_best_block(grid, block, lds, limit));
+}
+
 SIM_API(hipFuncGetAttributes)(struct hip_func_attributes *out, const void *host) {
     NEED_DEVICE();
     NEED(out, hipErrorInvalidValue);

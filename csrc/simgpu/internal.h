@@ -153,5 +153,6 @@ uint64_t sim_kernel_time(const char *name, uint64_t work_items);
 int sim_launch(const char *name, const uint32_t grid[3], const uint32_t block[3], uint64_t lds,
                struct sim_handle *stream, struct sim_handle *start, struct sim_handle *stop);
 int sim_occupancy(int *blocks, int block_size, size_t lds);
+int sim_best_block(int *grid, int *block, size_t lds, int limit);
 
 #endif

@@ -120,6 +120,19 @@ int sim_occupancy(int *blocks, int block_size, size_t lds) {
     return hipSuccess;
 }
 
+/* The largest block, and as many of them as fill the device. `limit` 0: none. */
+int sim_best_block(int *grid, int *block, size_t lds, int limit) {
+    if (!grid || !block || limit < 0)
+        return hipErrorInvalidValue;
+    int size = limit > 0 && limit < 1024 ? limit : 1024, fit = 0;
+    int error = sim_occupancy(&fit, size, lds);
+    if (error)
+        return error;
+    *block = size;
+    *grid = fit * (int)sim_spec()->cu;
+    return hipSuccess;
+}
+
 static int function_occupancy(int *blocks, handle_t function, int block_size, size_t lds) {
     NEED(sim_handle_is(function, SIM_FUNCTION), hipErrorInvalidHandle);
     const struct sim_kernel *kernel = function->data;
@@ -137,6 +150,14 @@ SIM_API(hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(int *blocks
                                                                      unsigned flags) {
     (void)flags;
     return function_occupancy(blocks, function, block_size, lds);
+}
+
+SIM_API(hipModuleOccupancyMaxPotentialBlockSize)(int *grid, int *block, handle_t function, size_t lds,
+                                                 int limit) {
+    NEED(sim_handle_is(function, SIM_FUNCTION), hipErrorInvalidHandle);
+    const struct sim_kernel *kernel = function->data;
+    NEED(lds <= SIZE_MAX - kernel->lds, hipErrorInvalidValue);
+    return sim_return(sim_best_block(grid, block, lds + kernel->lds, limit));
 }
 
 enum { /* hipFunction_attribute */

@@ -281,6 +281,20 @@ done(out)
     assert "launches=1 fatbin_launches=1" in simgpu.log(tmp_path)[-1]
 
 
+def test_block_size_that_fills_the_device(tmp_path: Path) -> None:
+    """TensorFlow asks before its own kernels and ends the process where that fails."""
+    script = """
+c, m = load(image); f = function(m, 'k')[1]; grid, block = c_int(), c_int()
+ask = hip.hipModuleOccupancyMaxPotentialBlockSize
+def best(lds, limit): return [ask(byref(grid), byref(block), f, c_size_t(lds), limit), grid.value, block.value]
+host = hip.hipOccupancyMaxPotentialBlockSize
+done([best(0, 0), best(0, 256), best(40000, 0)[0], best(0, -1)[0], ask(None, byref(block), f, c_size_t(0), 0),
+      ask(byref(grid), byref(block), None, c_size_t(0), 0), host(byref(grid), byref(block), image, c_size_t(0), 0)])
+"""
+    found = simgpu.run(script, tmp_path, device="gfx1030:36", image=GOOD)
+    assert found == [[OK, 72, 1024], [OK, 288, 256], OK, INVALID, INVALID, HANDLE, 98]
+
+
 def test_get_proc_address(tmp_path: Path) -> None:
     script = """
 f = c_void_p(); status = c_int()
