@@ -156,6 +156,13 @@ void kdb_saw_device(int device, const char *name, int units) {
     atomic_store_explicit(&devices[device].known, 2, memory_order_release);
 }
 
+int kdb_device_named(int device, char *name, size_t room) {
+    if (device < 0 || device >= 16)
+        return -1;
+    bool known = atomic_load_explicit(&devices[device].known, memory_order_acquire) == 2;
+    return snprintf(name, room, "%s", known ? devices[device].name : "");
+}
+
 void kdb_saw_hip_version(int version) {
     atomic_store(&hip_version, version);
 }

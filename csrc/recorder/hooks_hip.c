@@ -1,9 +1,10 @@
-/* HIP: module loads, functions, and what the host learns of its devices.
+/* HIP: module and library loads, functions.
  *
  * A function's handle does not name a kernel (MIOpen asks again and again, handles repeat): module
  * and name do. Handles of functions and addresses of host functions share one
  * map, since both are addresses of live things. */
-#include "image.h"
+#include "fatbin.h"
+#include "hip.h"
 
 _Atomic uint32_t kdb_function_epoch;
 
@@ -11,16 +12,18 @@ struct host_function {
     const char *name;
     void *fatbin;
 };
+struct fat_binary {
+    const void *image;
+    uint32_t live, unused;
+};
 static struct kdb_map modules = {.value_bytes = sizeof(struct kdb_id)};   /* by handle, and by fat binary */
 static struct kdb_map kernels = {.value_bytes = sizeof(struct kdb_id)};   /* by hash of module and name */
 static struct kdb_map functions = {.value_bytes = sizeof(struct kdb_id)}; /* by handle or host address */
 static struct kdb_map host_functions = {.value_bytes = sizeof(struct host_function)};
-_Thread_local int kdb_device;
+static struct kdb_map fat_binaries = {.value_bytes = sizeof(struct fat_binary)};
+_Thread_local const void *kdb_by_pointer;
 
-#define REAL(name)                                                                                           \
-    kdb_fn_##name real = KDB_REAL(name);                                                                     \
-    if (!real)                                                                                               \
-    return KDB_ERROR_HIP
+#define REAL KDB_REAL_HIP
 
 /* ---- modules ---- */
 
@@ -53,34 +56,40 @@ static void loaded(void *real, void **module, int result, int source, const void
     kdb_leave();
 }
 
-int hipModuleLoad(void **module, const char *file) {
-    REAL(hipModuleLoad);
-    uint64_t ticks = kdb_ticks();
-    int result = real(module, file);
-    loaded((void *)real, module, result, KDBT_FROM_FILE, file, ticks);
-    return result;
-}
+#define LOAD(name, params, args, source, what)                                                               \
+    int name params {                                                                                        \
+        REAL(name);                                                                                          \
+        uint64_t ticks = kdb_ticks();                                                                        \
+        int result = real args;                                                                              \
+        loaded((void *)real, module, result, source, what, ticks);                                           \
+        return result;                                                                                       \
+    }
 
-int hipModuleLoadData(void **module, const void *image) {
-    REAL(hipModuleLoadData);
-    uint64_t ticks = kdb_ticks();
-    int result = real(module, image);
-    loaded((void *)real, module, result, KDBT_FROM_MEMORY, image, ticks);
-    return result;
-}
-
-int hipModuleLoadDataEx(void **module, const void *image, unsigned count, void *options, void **values) {
-    REAL(hipModuleLoadDataEx);
-    uint64_t ticks = kdb_ticks();
-    int result = real(module, image, count, options, values);
-    loaded((void *)real, module, result, KDBT_FROM_MEMORY, image, ticks);
-    return result;
-}
+LOAD(hipModuleLoad, (void **module, const char *file), (module, file), KDBT_FROM_FILE, file)
+LOAD(hipModuleLoadData, (void **module, const void *image), (module, image), KDBT_FROM_MEMORY, image)
+LOAD(hipModuleLoadDataEx, (void **module, const void *image, unsigned count, void *options, void **values),
+     (module, image, count, options, values), KDBT_FROM_MEMORY, image)
+LOAD(hipModuleLoadFatBinary, (void **module, const void *image), (module, image), KDBT_FROM_MEMORY, image)
+/* HIP 7 may put the work off until a kernel is asked for: the load's time is what the call took. */
+LOAD(hipLibraryLoadData,
+     (void **module, const void *image, void *jit, void **jit_values, unsigned jits, void *options,
+      void **values, unsigned count),
+     (module, image, jit, jit_values, jits, options, values, count), KDBT_FROM_MEMORY, image)
+LOAD(hipLibraryLoadFromFile,
+     (void **module, const char *file, void *jit, void **jit_values, unsigned jits, void *options,
+      void **values, unsigned count),
+     (module, file, jit, jit_values, jits, options, values, count), KDBT_FROM_FILE, file)
 
 int hipModuleUnload(void *module) {
     REAL(hipModuleUnload);
     kdb_map_drop(&modules, (uintptr_t)module); /* before: the handle may be given out again right after */
     return real(module);
+}
+
+int hipLibraryUnload(void *library) {
+    REAL(hipLibraryUnload);
+    kdb_map_drop(&modules, (uintptr_t)library);
+    return real(library);
 }
 
 /* ---- functions ---- */
@@ -110,29 +119,91 @@ static void function_is(const void *function, uint32_t kernel, uint32_t generati
         atomic_fetch_add_explicit(&kdb_function_epoch, 1, memory_order_release);
 }
 
+static void named(void **function, void *module, const char *name) {
+    struct kdb_thread *t;
+    struct kdb_id id;
+    if (!function || !*function || !name || (t = kdb_enter()) == NULL)
+        return;
+    bool seen = kdb_map_get(&modules, (uintptr_t)module, &id) && id.generation == t->generation;
+    uint32_t kernel = kernel_id(t, seen ? id.id : 0, name);
+    if (kernel)
+        function_is(*function, kernel, t->generation);
+    kdb_leave();
+}
+
 int hipModuleGetFunction(void **function, void *module, const char *name) {
     REAL(hipModuleGetFunction);
     int result = real(function, module, name);
-    struct kdb_thread *t;
-    if (result == 0 && function && *function && name && (t = kdb_enter()) != NULL) {
-        struct kdb_id id;
-        bool seen = kdb_map_get(&modules, (uintptr_t)module, &id) && id.generation == t->generation;
-        uint32_t kernel = kernel_id(t, seen ? id.id : 0, name);
-        if (kernel)
-            function_is(*function, kernel, t->generation);
-        kdb_leave();
-    }
+    if (result == 0)
+        named(function, module, name);
     return result;
 }
 
-/* Called for each kernel of each library before main: only noted, written when one is launched. */
+int hipLibraryGetKernel(void **kernel, void *library, const char *name) {
+    REAL(hipLibraryGetKernel);
+    int result = real(kernel, library, name);
+    if (result == 0)
+        named(kernel, library, name);
+    return result;
+}
+
+/* The kernel behind `known` is behind `*function` too. */
+static void also(void **function, const void *known) {
+    struct kdb_thread *t;
+    if (!function || !*function || *function == known || (t = kdb_enter()) == NULL)
+        return;
+    uint32_t kernel = kdb_function_kernel(t, known);
+    if (kernel)
+        function_is(*function, kernel, t->generation);
+    kdb_leave();
+}
+
+int hipKernelGetFunction(void **function, void *kernel) {
+    REAL(hipKernelGetFunction);
+    int result = real(function, kernel);
+    if (result == 0)
+        also(function, kernel);
+    return result;
+}
+
+int hipGetFuncBySymbol(void **function, const void *host) {
+    REAL(hipGetFuncBySymbol);
+    int result = real(function, host);
+    if (result == 0)
+        also(function, host);
+    return result;
+}
+
+/* ---- what a compiler puts into a library: called before main, or by dlopen, and only noted ---- */
+
+void **__hipRegisterFatBinary(const void *wrapper) {
+    kdb_fn___hipRegisterFatBinary real = KDB_REAL(__hipRegisterFatBinary);
+    void **modules_ = real ? real(wrapper) : NULL;
+    struct fat_binary fat = {kdb_fatbin_image(wrapper), 1, 0};
+    if (modules_ && kdb_shadows()) {
+        kdb_map_drop(&modules, (uintptr_t)modules_);
+        kdb_map_set(&fat_binaries, (uintptr_t)modules_, &fat);
+    }
+    return modules_;
+}
+
+/* The names that it registered lie in a library that is about to go: not to be read any more. */
+void __hipUnregisterFatBinary(void **fatbin) {
+    kdb_fn___hipUnregisterFatBinary real = KDB_REAL(__hipUnregisterFatBinary);
+    struct fat_binary gone = {NULL, 0, 0};
+    if (fatbin && kdb_shadows()) {
+        kdb_map_set(&fat_binaries, (uintptr_t)fatbin, &gone);
+        kdb_map_drop(&modules, (uintptr_t)fatbin);
+    }
+    if (real)
+        real(fatbin);
+}
+
 void __hipRegisterFunction(void **fatbin, const void *host, char *function, const char *name, unsigned limit,
                            void *tid, void *bid, void *block, void *grid, int *warp) {
     kdb_fn___hipRegisterFunction real = KDB_REAL(__hipRegisterFunction);
     struct host_function f = {name, fatbin};
-    if (atomic_load_explicit(&kdb_mode, memory_order_acquire) == 0)
-        kdb_setup();
-    if (host && name && atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2) {
+    if (host && name && kdb_shadows()) {
         struct kdb_id old;
         kdb_map_set(&host_functions, (uintptr_t)host, &f);
         if (kdb_map_get(&functions, (uintptr_t)host, &old)) { /* where an unloaded library had another */
@@ -146,62 +217,36 @@ void __hipRegisterFunction(void **fatbin, const void *host, char *function, cons
 
 static uint32_t host_kernel(struct kdb_thread *t, const void *host) {
     struct host_function f;
+    struct fat_binary fat = {NULL, 1, 0};
     struct kdb_id id;
-    struct kdb_image none = {0};
     if (!kdb_map_get(&host_functions, (uintptr_t)host, &f))
         return 0;
+    kdb_map_get(&fat_binaries, (uintptr_t)f.fatbin, &fat);
+    if (!fat.live)
+        return 0;
     if (!kdb_map_get(&modules, (uintptr_t)f.fatbin, &id) || id.generation != t->generation) {
-        id.id = write_module(t, &none, KDBT_FROM_FATBIN, 0, kdb_ticks(), 0);
+        struct kdb_image image = {0};
+        kdb_fatbin_read(&image, fat.image, t->scratch, KDB_SCRATCH);
+        id.id = write_module(t, &image, KDBT_FROM_FATBIN, 0, kdb_ticks(), 0);
         id.generation = t->generation;
         kdb_map_set(&modules, (uintptr_t)f.fatbin, &id);
     }
     return kernel_id(t, id.id, f.name);
 }
 
-uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function, uint32_t form) {
+/* A handle, or the address of a host function; HIP 7 takes either in each form. */
+uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function) {
     struct kdb_id id;
     if (kdb_map_get(&functions, (uintptr_t)function, &id) && id.generation == t->generation)
         return id.id;
-    uint32_t kernel = form == KDBT_LAUNCH_HOST ? host_kernel(t, function) : 0;
+    uint32_t kernel = host_kernel(t, function);
+    if (!kernel && kdb_by_pointer)
+        return host_kernel(t, kdb_by_pointer);
     if (!kernel)
         kernel = kernel_id(t, 0, ""); /* loaded where we could not see it */
     if (kernel)
         function_is(function, kernel, t->generation);
     return kernel;
-}
-
-/* ---- what the host asks of its devices: noted, not asked ---- */
-
-int hipSetDevice(int number) {
-    REAL(hipSetDevice);
-    int result = real(number);
-    if (result == 0)
-        kdb_device = number;
-    return result;
-}
-
-/* hipDeviceProp_tR0600 of HIP 6 and 7: 1472 bytes, the two fields at these offsets. */
-int hipGetDevicePropertiesR0600(void *properties, int number) {
-    enum { UNITS = 388, ARCH_NAME = 1160 };
-    REAL(hipGetDevicePropertiesR0600);
-    int result = real(properties, number);
-    if (result == 0 && properties) {
-        char name[128];
-        int units;
-        memcpy(&units, (char *)properties + UNITS, sizeof units);
-        memcpy(name, (char *)properties + ARCH_NAME, sizeof name - 1);
-        name[sizeof name - 1] = 0;
-        kdb_saw_device(number, name, units);
-    }
-    return result;
-}
-
-int hipRuntimeGetVersion(int *version) {
-    REAL(hipRuntimeGetVersion);
-    int result = real(version);
-    if (result == 0 && version)
-        kdb_saw_hip_version(*version);
-    return result;
 }
 
 /* A pointer taken this way is as good as one from dlsym. */

@@ -1,83 +1,228 @@
 /* HIP's forms of a launch. Only launches that HIP accepted are recorded. */
+#include "hip.h"
 #include "launch.h"
 
-#define REAL(name)                                                                                           \
-    kdb_fn_##name real = KDB_REAL(name);                                                                     \
-    if (!real)                                                                                               \
-    return KDB_ERROR_HIP
-
 #define PAIR(high, low) ((uint64_t)(high) << 32 | (uint32_t)(low))
-#define WORDS(form, gx, gy, gz, bx, by, bz)                                                                  \
+#define WORDS(form, gx, gy, gz, bx, by, bz, lds, stream)                                                     \
     (struct kdb_words) {                                                                                     \
         {                                                                                                    \
             PAIR(form, lds), PAIR(gy, gx), PAIR(bx, gz), PAIR(bz, by), (uint32_t)kdb_device,                 \
-                (uintptr_t)stream                                                                            \
+                (uintptr_t)(stream)                                                                          \
         }                                                                                                    \
     }
-#define SHAPE(form) WORDS(form, gx, gy, gz, bx, by, bz)
-#define HOST_SHAPE WORDS(KDBT_LAUNCH_HOST, grid.x, grid.y, grid.z, block.x, block.y, block.z)
+#define SHAPE(form) WORDS((form) | kdb_captured(stream), gx, gy, gz, bx, by, bz, lds, stream)
+#define HOST_SHAPE(form, stream)                                                                             \
+    WORDS((form) | kdb_captured(stream), grid.x, grid.y, grid.z, block.x, block.y, block.z, lds, stream)
+
+/* One that is not worth a copy of the fast path. */
+static __attribute__((noinline)) void launched(const void *real, const void *function,
+                                               const struct kdb_words *w) {
+    kdb_launched(real, function, *w);
+}
+
+/* The `_spt` forms mean the thread's own stream where the others mean the null stream. */
+static void *or_per_thread(void *stream) {
+    return stream ? stream : KDB_STREAM_PER_THREAD;
+}
+
+/* ---- of a module's function ---- */
 
 int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                           unsigned bz, unsigned lds, void *stream, void **args, void **extra) {
-    REAL(hipModuleLaunchKernel);
+    KDB_REAL_HIP(hipModuleLaunchKernel);
     int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra);
     if (result == 0)
         kdb_launched((void *)real, function, SHAPE(KDBT_LAUNCH_MODULE));
     return result;
 }
 
-int hipExtModuleLaunchKernel(void *function, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by,
-                             uint32_t bz, size_t lds, void *stream, void **args, void **extra, void *start,
-                             void *stop, uint32_t flags) {
-    REAL(hipExtModuleLaunchKernel);
-    int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra, start, stop, flags);
-    if (result == 0)
-        kdb_launched((void *)real, function, SHAPE(KDBT_LAUNCH_EXT));
-    return result;
-}
-
-int hipHccModuleLaunchKernel(void *function, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by,
-                             uint32_t bz, size_t lds, void *stream, void **args, void **extra, void *start,
-                             void *stop) {
-    REAL(hipHccModuleLaunchKernel);
-    int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra, start, stop);
-    if (result == 0)
-        kdb_launched((void *)real, function, SHAPE(KDBT_LAUNCH_EXT));
-    return result;
-}
+#define EXT(name)                                                                                            \
+    int name(void *function, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz,   \
+             size_t lds, void *stream, void **args, void **extra, void *start, void *stop, uint32_t flags) { \
+        KDB_REAL_HIP(name);                                                                                  \
+        int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra, start, stop, flags);   \
+        if (result == 0)                                                                                     \
+            kdb_launched((void *)real, function, SHAPE(KDBT_LAUNCH_EXT));                                    \
+        return result;                                                                                       \
+    }
+#define HCC(name)                                                                                            \
+    int name(void *function, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz,   \
+             size_t lds, void *stream, void **args, void **extra, void *start, void *stop) {                 \
+        KDB_REAL_HIP(name);                                                                                  \
+        int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra, start, stop);          \
+        if (result == 0)                                                                                     \
+            launched((void *)real, function, &SHAPE(KDBT_LAUNCH_EXT));                                       \
+        return result;                                                                                       \
+    }
+EXT(hipExtModuleLaunchKernel)
+EXT(_Z24hipExtModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_j)
+HCC(hipHccModuleLaunchKernel)
+HCC(_Z24hipHccModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_)
 
 int hipModuleLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                      unsigned by, unsigned bz, unsigned lds, void *stream, void **args) {
-    REAL(hipModuleLaunchCooperativeKernel);
+    KDB_REAL_HIP(hipModuleLaunchCooperativeKernel);
     int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args);
     if (result == 0)
         kdb_launched((void *)real, function, SHAPE(KDBT_LAUNCH_COOPERATIVE));
     return result;
 }
 
+struct driver_config { /* HIP_LAUNCH_CONFIG; what follows says how to run it, not what */
+    uint32_t gx, gy, gz, bx, by, bz, lds;
+    void *stream;
+};
+
+int hipDrvLaunchKernelEx(const void *config, void *function, void **args, void **extra) {
+    KDB_REAL_HIP(hipDrvLaunchKernelEx);
+    int result = real(config, function, args, extra);
+    const struct driver_config *c = config;
+    if (result == 0 && c)
+        kdb_launched((void *)real, function,
+                     WORDS(KDBT_LAUNCH_MODULE | kdb_captured(c->stream), c->gx, c->gy, c->gz, c->bx, c->by,
+                           c->bz, c->lds, c->stream));
+    return result;
+}
+
+/* ---- of a host function ---- */
+
 int hipLaunchKernel(const void *function, struct kdb_dim3 grid, struct kdb_dim3 block, void **args,
                     size_t lds, void *stream) {
-    REAL(hipLaunchKernel);
+    KDB_REAL_HIP(hipLaunchKernel);
     int result = real(function, grid, block, args, lds, stream);
     if (result == 0)
-        kdb_launched((void *)real, function, HOST_SHAPE);
+        kdb_launched((void *)real, function, HOST_SHAPE(KDBT_LAUNCH_HOST, stream));
+    return result;
+}
+
+int hipLaunchKernel_spt(const void *function, struct kdb_dim3 grid, struct kdb_dim3 block, void **args,
+                        size_t lds, void *stream) {
+    KDB_REAL_HIP(hipLaunchKernel_spt);
+    int result = real(function, grid, block, args, lds, stream);
+    if (result == 0)
+        kdb_launched((void *)real, function, HOST_SHAPE(KDBT_LAUNCH_HOST, or_per_thread(stream)));
     return result;
 }
 
 int hipExtLaunchKernel(const void *function, struct kdb_dim3 grid, struct kdb_dim3 block, void **args,
                        size_t lds, void *stream, void *start, void *stop, int flags) {
-    REAL(hipExtLaunchKernel);
+    KDB_REAL_HIP(hipExtLaunchKernel);
     int result = real(function, grid, block, args, lds, stream, start, stop, flags);
     if (result == 0)
-        kdb_launched((void *)real, function, HOST_SHAPE);
+        kdb_launched((void *)real, function, HOST_SHAPE(KDBT_LAUNCH_HOST, stream));
     return result;
 }
 
 int hipLaunchCooperativeKernel(const void *function, struct kdb_dim3 grid, struct kdb_dim3 block, void **args,
                                unsigned lds, void *stream) {
-    REAL(hipLaunchCooperativeKernel);
+    KDB_REAL_HIP(hipLaunchCooperativeKernel);
     int result = real(function, grid, block, args, lds, stream);
     if (result == 0)
-        kdb_launched((void *)real, function, HOST_SHAPE);
+        launched((void *)real, function, &HOST_SHAPE(KDBT_LAUNCH_COOPERATIVE, stream));
+    return result;
+}
+
+int hipLaunchCooperativeKernel_spt(const void *function, struct kdb_dim3 grid, struct kdb_dim3 block,
+                                   void **args, uint32_t lds, void *stream) {
+    KDB_REAL_HIP(hipLaunchCooperativeKernel_spt);
+    int result = real(function, grid, block, args, lds, stream);
+    if (result == 0)
+        launched((void *)real, function, &HOST_SHAPE(KDBT_LAUNCH_COOPERATIVE, or_per_thread(stream)));
+    return result;
+}
+
+struct host_config { /* hipLaunchConfig_t */
+    struct kdb_dim3 grid, block;
+    size_t lds;
+    void *stream;
+};
+
+int hipLaunchKernelExC(const void *config, const void *function, void **args) {
+    KDB_REAL_HIP(hipLaunchKernelExC);
+    int result = real(config, function, args);
+    const struct host_config *c = config;
+    if (result == 0 && c)
+        kdb_launched((void *)real, function,
+                     WORDS(KDBT_LAUNCH_HOST | kdb_captured(c->stream), c->grid.x, c->grid.y, c->grid.z,
+                           c->block.x, c->block.y, c->block.z, c->lds, c->stream));
+    return result;
+}
+
+/* ---- on several devices at once: each is a launch on its stream ---- */
+
+struct host_launch { /* hipLaunchParams */
+    const void *function;
+    struct kdb_dim3 grid, block;
+    void **args;
+    size_t lds;
+    void *stream;
+};
+struct module_launch { /* hipFunctionLaunchParams */
+    const void *function;
+    struct kdb_dim3 grid, block;
+    uint32_t lds;
+    void *stream;
+    void **args;
+};
+
+#define EACH(type, launches, count, form)                                                                    \
+    const type *each = launches;                                                                             \
+    for (long i = 0; result == 0 && each && i < (long)(count); i++)                                          \
+    launched((void *)real, each[i].function,                                                                 \
+             &WORDS(form, each[i].grid.x, each[i].grid.y, each[i].grid.z, each[i].block.x, each[i].block.y,  \
+                    each[i].block.z, each[i].lds, each[i].stream))
+
+int hipModuleLaunchCooperativeKernelMultiDevice(void *launches, unsigned count, unsigned flags) {
+    KDB_REAL_HIP(hipModuleLaunchCooperativeKernelMultiDevice);
+    int result = real(launches, count, flags);
+    EACH(struct module_launch, launches, count, KDBT_LAUNCH_COOPERATIVE);
+    return result;
+}
+
+int hipLaunchCooperativeKernelMultiDevice(void *launches, int count, unsigned flags) {
+    KDB_REAL_HIP(hipLaunchCooperativeKernelMultiDevice);
+    int result = real(launches, count, flags);
+    EACH(struct host_launch, launches, count, KDBT_LAUNCH_COOPERATIVE);
+    return result;
+}
+
+int hipExtLaunchMultiKernelMultiDevice(void *launches, int count, unsigned flags) {
+    KDB_REAL_HIP(hipExtLaunchMultiKernelMultiDevice);
+    int result = real(launches, count, flags);
+    EACH(struct host_launch, launches, count, KDBT_LAUNCH_HOST);
+    return result;
+}
+
+/* ---- in two calls, as the first HIP compilers did it ---- */
+
+/* HIP keeps a stack per thread, since an argument may launch something itself. A launch whose
+ * configuration lies too deep, or came by __hipPushCallConfiguration, has grid 0: that function is called for
+ * every <<<>>> and is left alone. */
+enum { DEEPEST = 4 };
+static _Thread_local struct host_config configured[DEEPEST];
+static _Thread_local unsigned depth;
+
+int hipConfigureCall(struct kdb_dim3 grid, struct kdb_dim3 block, size_t lds, void *stream) {
+    KDB_REAL_HIP(hipConfigureCall);
+    int result = real(grid, block, lds, stream);
+    if (result == 0 && depth++ < DEEPEST)
+        configured[depth - 1] = (struct host_config){grid, block, lds, stream};
+    return result;
+}
+
+int hipLaunchByPtr(const void *function) {
+    KDB_REAL_HIP(hipLaunchByPtr);
+    struct host_config none = {{0, 0, 0}, {0, 0, 0}, 0, NULL}, *c = &none;
+    const struct kdb_thread *t = kdb_self;
+    const unsigned char *at = t ? t->at : NULL;
+    if (depth && --depth < DEEPEST)
+        c = &configured[depth];
+    kdb_by_pointer = function;
+    int result = real(function);
+    kdb_by_pointer = NULL;
+    if (result == 0 && (!kdb_self || (kdb_self == t && t->at == at))) /* else HIP's own call was seen */
+        launched((void *)real, function,
+                 &WORDS(KDBT_LAUNCH_HOST | kdb_captured(c->stream), c->grid.x, c->grid.y, c->grid.z,
+                        c->block.x, c->block.y, c->block.z, c->lds, c->stream));
     return result;
 }

@@ -236,6 +236,7 @@ void kdb_first_facts(struct kdb_thread *t);
 void kdb_library_facts(struct kdb_thread *t, enum kdb_library library, const void *address);
 void kdb_device_facts(struct kdb_thread *t);
 void kdb_saw_device(int device, const char *name, int units);
+int kdb_device_named(int device, char *name, size_t room); /* its length, 0 not known; -1: no such number */
 void kdb_saw_hip_version(int version);
 bool kdb_getters_log(void); /* MIOpen's or HIP's API logging is on: never call a getter */
 
@@ -262,9 +263,11 @@ uint32_t kdb_problem(struct kdb_thread *t, const void *library, char direction, 
 size_t kdb_problem_key(char *text, size_t room, const struct kdb_tensor *in, const struct kdb_tensor *w,
                        const struct kdb_tensor *out, const struct kdb_conv *conv, char direction);
 
-/* ---- hooks_hip.c ---- */
-extern _Atomic uint32_t kdb_function_epoch; /* counted up when a function handle changes its kernel */
+/* ---- hooks_hip.c, hooks_device.c ---- */
+extern _Atomic uint32_t kdb_function_epoch; /* counted up when a handle changes its kernel or device */
 extern _Thread_local int kdb_device;        /* the thread's current one, as far as it said */
 /* Id of the kernel behind a handle or the address of a host function; 0: not written. */
-uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function, uint32_t form);
+uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function);
+/* Of a stream, by where it was made; `current` for the null stream, or if that was not seen. */
+int kdb_stream_device(uint64_t stream, int current);
 #endif

@@ -18,7 +18,8 @@ static bool new_shape(struct kdb_thread *t, struct kdb_shape_slot *slot, const v
     kdb_device_facts(t);
     struct kdb_id id;
     slot->id = 0;
-    full.kernel = kdb_function_kernel(t, function, full.form);
+    full.device = (uint32_t)kdb_stream_device(full.stream, (int)full.device);
+    full.kernel = kdb_function_kernel(t, function);
     if (!full.kernel)
         return false;
     /* Written already, by another thread or before it lost its slot: a record a launch would be many. */

@@ -1,0 +1,36 @@
+/* What the HIP hooks' files share. */
+#ifndef KDB_HIP_H
+#define KDB_HIP_H
+#include "internal.h"
+
+#define KDB_REAL_HIP(name)                                                                                   \
+    kdb_fn_##name real = KDB_REAL(name);                                                                     \
+    if (!real)                                                                                               \
+    return KDB_ERROR_HIP
+
+/* Whether it is worth noting what the host does, before there is any trace. */
+static inline bool kdb_shadows(void) {
+    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) == 0))
+        kdb_setup();
+    return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;
+}
+
+/* ---- hooks_hip.c ---- */
+/* While hipLaunchByPtr runs: its function. HIP 5 launches by its own exported hipModuleLaunchKernel, so with
+ * a handle that was never asked for. */
+extern _Thread_local const void *kdb_by_pointer;
+
+/* ---- hooks_device.c ---- */
+#define KDB_STREAM_PER_THREAD ((void *)2) /* hipStreamPerThread */
+
+/* ---- hooks_graph.c ---- */
+extern _Atomic uint32_t kdb_captures; /* streams that are being captured */
+uint32_t kdb_captured_slowly(const void *stream);
+/* Of a launch that HIP took: KDBT_LAUNCH_CAPTURED if it went into a graph, and it is counted there. */
+static inline uint32_t kdb_captured(const void *stream) {
+    return KDB_UNLIKELY(atomic_load_explicit(&kdb_captures, memory_order_relaxed))
+               ? kdb_captured_slowly(stream)
+               : 0;
+}
+
+#endif
