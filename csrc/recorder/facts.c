@@ -25,9 +25,6 @@ static const char *const switches[] = {"MIOPEN_DEBUG_*",
                                        "HIP_VISIBLE_DEVICES",
                                        "ROCR_VISIBLE_DEVICES",
                                        NULL};
-/* Open MPI, MPICH, SLURM, Flux, torchrun. */
-static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",     "PMIX_RANK", "RANK",
-                                    "FLUX_TASK_RANK",       "SLURM_PROCID", NULL};
 
 extern char **environ;
 static struct {
@@ -94,12 +91,15 @@ void kdb_first_facts(struct kdb_thread *t) {
         memcpy(name + 4, *e, bytes);
         kdb_fact(t, name, equals + 1);
     }
-    for (int i = 0; ranks[i]; i++) {
-        const char *rank = getenv(ranks[i]);
-        if (rank && *rank && strlen(rank) < 32) {
-            kdb_fact(t, "rank", rank);
-            break;
-        }
+    const struct kdb_rank r = kdb_find_rank();
+    const int numbers[] = {r.rank, r.size, r.local};
+    static const char *const names[] = {"rank", "ranks", "rank.local"};
+    for (int i = 0; i < 3; i++) {
+        char text[16];
+        if (numbers[i] < 0)
+            continue;
+        snprintf(text, sizeof text, "%d", numbers[i]);
+        kdb_fact(t, names[i], text);
     }
 }
 

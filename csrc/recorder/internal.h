@@ -240,6 +240,12 @@ int kdb_device_named(int device, char *name, size_t room); /* its length, 0 not 
 void kdb_saw_hip_version(int version);
 bool kdb_getters_log(void); /* MIOpen's or HIP's API logging is on: never call a getter */
 
+/* ---- rank.c ---- */
+struct kdb_rank {
+    int rank, size, local; /* each -1: not known */
+};
+struct kdb_rank kdb_find_rank(void); /* of this process within its job */
+
 /* ---- problem.c ---- */
 enum { KDB_DIMS = 5, KDB_NONE = -1 };
 struct kdb_tensor {
