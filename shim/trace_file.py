@@ -7,7 +7,6 @@ records), `damaged` (a checksum or a length is wrong), `unknown` (a type of a ne
 
 from __future__ import annotations
 
-import mmap
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ class Raw:
 class Reader:
     """Walks blocks and records of one file; hostile lengths end a block, never the program."""
 
-    def __init__(self, path: Path, data: mmap.mmap | bytes) -> None:
+    def __init__(self, path: Path, data: memoryview) -> None:
         self.path, self.data, self.size = path, data, len(data)
         self.base = ffi.from_buffer(data)
         self.truncated = self.damaged = self.unknown = 0
@@ -161,7 +160,8 @@ _SHORTEST = {
     for name, struct in {
         "FACT": "pair", "CLOCK": "clock", "DATABASE": "", "KEY": "pair", "STATEMENT": "statement",
         "STEP": "step", "API": "", "PROBLEM_KEY": "", "PROBLEM": "problem", "MODULE": "module",
-        "KERNEL": "kernel", "SHAPE": "shape", "LAUNCHES": "", "CALL": "call", "DETAIL": "", "COMPILE": "compile",
-        "EXIT": "exit", "GRAPH": "graph", "RANGE_NAME": "", "RANGE": "range", "SAMPLE": "sample", "GATE": "gate",
+        "KERNEL": "kernel", "SHAPE": "shape", "LAUNCHES": "", "CALL": "call", "DETAIL": "",
+        "COMPILE": "compile", "EXIT": "exit", "GRAPH": "graph", "RANGE_NAME": "", "RANGE": "range",
+        "SAMPLE": "sample", "GATE": "gate",
     }.items()
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,12 +62,90 @@ class Launch:
     device: int
     stream: int
     form: str  # "module", "ext", "cooperative", "host"
+    captured: bool  # into a graph that is being captured: not run then
+    thread: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a library's function that is no convolution with a find-db key."""
+
+    api: str
+    detail: str  # its descriptors, "name=value" by blanks; "" none
+    result: int
+    thread: int
+    time_ns: int
+    duration_ns: int
+
+
+@dataclass(frozen=True)
+class Compile:
+    """A compile: by "process" (the trace is that process' own), "hiprtc" or "comgr"."""
+
+    by: str
+    name: str  # base name of the source
+    options: tuple[str, ...]  # of the published list alone
+    left_out: int  # options that are not on it
+    result: int | None  # the library's; None: a process, see exit_code
+    action: int  # COMGR's kind of action; 0 else
+    nested: bool  # within another compile of this thread: hipRTC calls COMGR
+    size: int  # bytes of what came out; 0 not known
+    starter: int | None  # pid of the program with MIOpen that started the process
+    exit_code: int | None  # None: no process, or it ended without a word
+    thread: int
+    time_ns: int
+    duration_ns: int  # 0 not known
+
+
+@dataclass(frozen=True)
+class GraphLaunch:
+    """A graph was launched; its kernels are not among the launches. `kernels` None: not known."""
+
+    graph: int
+    stream: int
+    device: int
+    kernels: int | None
+    thread: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class Range:
+    """ROCTx. `id` joins a start with its stop; a pop and a stop have no name."""
+
+    op: str  # "push", "pop", "mark", "start", "stop"
+    name: str
+    id: int
+    thread: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Clocks of a device at a moment; None: the driver did not say."""
+
+    device: int
+    sclk_mhz: float | None
+    mclk_mhz: float | None
+    power_w: float | None
+    temperature_c: float | None
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Recording was paused (`open` False) or went on."""
+
+    open: bool
+    cause: str  # "start", "signal", "region"
     thread: int
     time_ns: int
 
 
 Triple = tuple[int, int, int]
-Shape = tuple[str, Module | None, Triple, Triple, int, int, int, str]
+# kernel, module, grid, block, lds, device, stream, form, captured
+Shape = tuple[str, Module | None, Triple, Triple, int, int, int, str, bool]
 
 
 class Clock:
@@ -105,7 +184,7 @@ class Launches:
         return sum(len(run) // 2 for _, _, run in self._runs)
 
     def __iter__(self) -> Iterator[Launch]:
-        unknown: Shape = ("", None, (0, 0, 0), (0, 0, 0), 0, 0, 0, "")
+        unknown: Shape = ("", None, (0, 0, 0), (0, 0, 0), 0, 0, 0, "", False)
         for thread, ticks, run in self._runs:
             for i in range(0, len(run), 2):
                 ticks += run[i + 1] << self._clock.shift
@@ -113,11 +192,13 @@ class Launches:
 
     def by_kernel(self) -> dict[str, int]:
         """Launches per kernel name."""
-        counts: dict[str, int] = {}
+        shapes: Counter[int] = Counter()
         for _, _, run in self._runs:
-            for shape in run[::2].tolist():
-                name = self._shapes[shape][0] if shape in self._shapes else ""
-                counts[name] = counts.get(name, 0) + 1
+            shapes.update(run[::2].tolist())
+        counts: dict[str, int] = {}
+        for shape, count in shapes.items():
+            name = self._shapes[shape][0] if shape in self._shapes else ""
+            counts[name] = counts.get(name, 0) + count
         return counts
 
 
@@ -142,6 +223,10 @@ class Facts:
     overrides: dict[str, str]  # environment switches of the published list
     rank: int | None
     all: dict[str, str]  # every fact as it stands in the trace
+    ranks: int | None = None  # how many there are, as the launcher said
+    rank_local: int | None = None  # the rank within its node
+    part: int = 0  # of a trace that was rotated: 0, 1, ...
+    unselected: int = 0  # events that the selection left out
 
 
 @dataclass
@@ -155,3 +240,9 @@ class Trace:
     modules: list[Module] = field(default_factory=list)
     launches: Launches = field(default_factory=lambda: Launches({}, [], Clock(0, 0, [(0, 0)])))
     notes: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    compiles: list[Compile] = field(default_factory=list)
+    graphs: list[GraphLaunch] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    gates: list[Gate] = field(default_factory=list)
