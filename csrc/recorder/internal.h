@@ -38,6 +38,12 @@ struct kdb_solution { /* miopenConvSolution_t */
     int algorithm;
 };
 
+struct kdb_argument { /* miopenTensorArgument_t */
+    int32_t id;
+    void **descriptor;
+    void *buffer;
+};
+
 enum kdb_library {
     KDB_LIB_HIP,
     KDB_LIB_MIOPEN,
@@ -245,29 +251,6 @@ struct kdb_rank {
     int rank, size, local; /* each -1: not known */
 };
 struct kdb_rank kdb_find_rank(void); /* of this process within its job */
-
-/* ---- problem.c ---- */
-enum { KDB_DIMS = 5, KDB_NONE = -1 };
-struct kdb_tensor {
-    int32_t type, cast, layout, dims; /* layout: miopenTensorLayout_t or KDB_NONE: by strides */
-    int64_t lens[KDB_DIMS], strides[KDB_DIMS];
-};
-struct kdb_conv {
-    int32_t dims, mode, groups; /* dims: spatial; mode 1 is transposed */
-    int32_t pads[3], strides[3], dilations[3];
-};
-bool kdb_tensor_fill(struct kdb_tensor *t, int type, int layout, int dims, const int64_t *lens,
-                     const int64_t *strides);
-void kdb_tensor_seen(const void *desc, const struct kdb_tensor *tensor); /* NULL: forget it */
-void kdb_tensor_cast(const void *desc, int type);
-void kdb_conv_seen(const void *desc, const struct kdb_conv *conv);
-void kdb_conv_groups(const void *desc, int groups);
-/* Id of the problem key of this call, 0 if a descriptor is not known. `direction`: F, B or W, as the
- * function's name says; x, w, y as in the forward direction. */
-uint32_t kdb_problem(struct kdb_thread *t, const void *library, char direction, const void *x, const void *w,
-                     const void *y, const void *conv);
-size_t kdb_problem_key(char *text, size_t room, const struct kdb_tensor *in, const struct kdb_tensor *w,
-                       const struct kdb_tensor *out, const struct kdb_conv *conv, char direction);
 
 /* ---- hooks_hip.c, hooks_device.c ---- */
 extern _Atomic uint32_t kdb_function_epoch; /* counted up when a handle changes its kernel or device */

@@ -1,0 +1,100 @@
+/* Around a call of MIOpen: what it is about goes into the trace before it, so that it is known if the
+ * process dies in it; the record with time and result after it. */
+#include "describe.h"
+
+bool kdb_active(void) {
+    if (atomic_load_explicit(&kdb_mode, memory_order_acquire) == 0)
+        kdb_setup();
+    return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;
+}
+
+/* The call comes out of the library that it goes to: its first versions call their successors. */
+static bool inside(const void *real, const void *caller) {
+    static _Atomic uintptr_t low, high;
+    static _Atomic uint32_t epoch;
+    uint32_t now = atomic_load_explicit(&kdb_epoch, memory_order_acquire);
+    uintptr_t from = atomic_load_explicit(&low, memory_order_relaxed);
+    uintptr_t to = atomic_load_explicit(&high, memory_order_relaxed);
+    if (KDB_UNLIKELY(atomic_load_explicit(&epoch, memory_order_acquire) != now ||
+                     (uintptr_t)real - from >= to - from)) {
+        struct kdb_object object;
+        if (!kdb_object_at(real, &object))
+            return false;
+        from = object.low;
+        to = object.high;
+        atomic_store_explicit(&low, from, memory_order_relaxed);
+        atomic_store_explicit(&high, to, memory_order_relaxed);
+        atomic_store_explicit(&epoch, now, memory_order_release);
+    }
+    return (uintptr_t)caller - from < to - from;
+}
+
+static struct kdb_thread *enter(struct kdb_call *call, const void *real, const void *caller) {
+    memset(call, 0, sizeof *call);
+    struct kdb_thread *t = kdb_enter();
+    if (!t)
+        return NULL;
+    kdb_library_facts(t, KDB_LIB_MIOPEN, real);
+    kdb_device_facts(t);
+    call->nested = inside(real, caller);
+    return t;
+}
+
+void kdb_begin(struct kdb_call *call, const void *real, const void *caller, const struct kdb_item *items,
+               size_t n, uint64_t of) {
+    struct kdb_thread *t = enter(call, real, caller);
+    if (t) {
+        call->id = n ? kdb_detail(t, real, of, items, n) : 0;
+        kdb_leave();
+    }
+    call->ticks = kdb_ticks();
+}
+
+void kdb_begin_conv(struct kdb_call *call, const void *real, const void *caller, char direction,
+                    const void *x, const void *w, const void *y, const void *conv) {
+    struct kdb_thread *t = enter(call, real, caller);
+    call->convolution = true;
+    if (t) {
+        uint64_t sides[KDB_SIDES] = {kdb_described(real, x, KDB_TENSOR), kdb_described(real, w, KDB_TENSOR),
+                                     kdb_described(real, y, KDB_TENSOR), kdb_described(real, conv, KDB_CONV)};
+        call->id = kdb_problem(t, direction, sides);
+        kdb_leave();
+    }
+    call->ticks = kdb_ticks();
+}
+
+void kdb_begin_whole(struct kdb_call *call, const void *real, const void *caller, const void *whole) {
+    struct kdb_thread *t = enter(call, real, caller);
+    if (t) {
+        kdb_whole_about(t, whole, call);
+        kdb_leave();
+    }
+    call->ticks = kdb_ticks();
+}
+
+static uint32_t api_id(struct kdb_thread *t, enum kdb_hook api) {
+    uint32_t name = atomic_load_explicit(&kdb_process->api[api], memory_order_acquire);
+    if (!name) {
+        name = kdb_text(t, KDBT_API, kdb_hook_names[api], strlen(kdb_hook_names[api]));
+        atomic_store_explicit(&kdb_process->api[api], name, memory_order_release);
+    }
+    return name;
+}
+
+int kdb_end(const struct kdb_call *call, enum kdb_hook hook, int result, int algorithm, uint64_t solution,
+            uint64_t space) {
+    uint64_t duration = kdb_ticks() - call->ticks;
+    struct kdb_thread *t = kdb_enter();
+    if (!t)
+        return result;
+    uint32_t api = api_id(t, hook);
+    if (call->convolution) {
+        struct kdbt_problem p = {call->id, api, algorithm, result, solution, space, duration};
+        kdb_put(t, KDBT_PROBLEM, 0, call->ticks, &p, sizeof p, NULL, 0, NULL, 0);
+    } else {
+        struct kdbt_call c = {api, call->id, result, call->nested, duration};
+        kdb_put(t, KDBT_CALL, 0, call->ticks, &c, sizeof c, NULL, 0, NULL, 0);
+    }
+    kdb_leave();
+    return result;
+}
