@@ -180,7 +180,7 @@ struct kdbt_call {
     uint32_t api;
     uint32_t detail; /* 0 none */
     int32_t result;
-    uint32_t reserved;
+    uint32_t nested;   /* 1: the library called it itself, inside another call */
     uint64_t duration; /* ticks; the record's `ticks` is its begin */
 };
 

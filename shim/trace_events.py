@@ -32,7 +32,7 @@ class Events:
             c = self.reader.view("call", r.at)
             names = self.made.named(c.api), self.made.named(c.detail)
             when = self.clock.unix_ns(r.ticks), self.clock.span(c.duration)
-            found.append(Call(*names, int(c.result), r.thread, *when))
+            found.append(Call(*names, int(c.result), r.thread, *when, bool(c.nested)))
         return found
 
     def compiles(self) -> list[Compile]:

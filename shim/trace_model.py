@@ -77,6 +77,7 @@ class Call:
     thread: int
     time_ns: int
     duration_ns: int
+    nested: bool = False  # the library called it itself, inside another call
 
 
 @dataclass(frozen=True)
