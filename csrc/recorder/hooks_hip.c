@@ -179,8 +179,8 @@ int hipGetFuncBySymbol(void **function, const void *host) {
 void **__hipRegisterFatBinary(const void *wrapper) {
     kdb_fn___hipRegisterFatBinary real = KDB_REAL(__hipRegisterFatBinary);
     void **modules_ = real ? real(wrapper) : NULL;
-    struct fat_binary fat = {kdb_fatbin_image(wrapper), 1, 0};
     if (modules_ && kdb_shadows()) {
+        struct fat_binary fat = {kdb_fatbin_image(wrapper), 1, 0};
         kdb_map_drop(&modules, (uintptr_t)modules_);
         kdb_map_set(&fat_binaries, (uintptr_t)modules_, &fat);
     }

@@ -20,11 +20,6 @@ static __attribute__((noinline)) void launched(const void *real, const void *fun
     kdb_launched(real, function, *w);
 }
 
-/* The `_spt` forms mean the thread's own stream where the others mean the null stream. */
-static void *or_per_thread(void *stream) {
-    return stream ? stream : KDB_STREAM_PER_THREAD;
-}
-
 /* ---- of a module's function ---- */
 
 int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -100,7 +95,7 @@ int hipLaunchKernel_spt(const void *function, struct kdb_dim3 grid, struct kdb_d
     KDB_REAL_HIP(hipLaunchKernel_spt);
     int result = real(function, grid, block, args, lds, stream);
     if (result == 0)
-        kdb_launched((void *)real, function, HOST_SHAPE(KDBT_LAUNCH_HOST, or_per_thread(stream)));
+        kdb_launched((void *)real, function, HOST_SHAPE(KDBT_LAUNCH_HOST, kdb_or_per_thread(stream)));
     return result;
 }
 
@@ -127,7 +122,7 @@ int hipLaunchCooperativeKernel_spt(const void *function, struct kdb_dim3 grid, s
     KDB_REAL_HIP(hipLaunchCooperativeKernel_spt);
     int result = real(function, grid, block, args, lds, stream);
     if (result == 0)
-        launched((void *)real, function, &HOST_SHAPE(KDBT_LAUNCH_COOPERATIVE, or_per_thread(stream)));
+        launched((void *)real, function, &HOST_SHAPE(KDBT_LAUNCH_COOPERATIVE, kdb_or_per_thread(stream)));
     return result;
 }
 

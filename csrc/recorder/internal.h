@@ -252,6 +252,10 @@ struct kdb_rank {
 };
 struct kdb_rank kdb_find_rank(void); /* of this process within its job */
 
+/* ---- hooks_roctx.c ---- */
+/* A trace, or a thread in it, begins: the ROCTx ranges that are open already. */
+void kdb_ranges_so_far(struct kdb_thread *t);
+
 /* ---- hooks_hip.c, hooks_device.c ---- */
 extern _Atomic uint32_t kdb_function_epoch; /* counted up when a handle changes its kernel or device */
 extern _Thread_local int kdb_device;        /* the thread's current one, as far as it said */

@@ -3,8 +3,8 @@
  * Levels of open addressing, each four times the one before, made with mmap when the one before is
  * full around a key. A slot's value is guarded by a version (odd while it is written), so a reader
  * never sees half of one. One thread may set a key while another looks it up; two that set the same
- * key at once leave either value, perhaps in two slots, of which the first is found. Keys 0 and 1 are
- * not used by any caller. */
+ * key at once leave either value, perhaps in two slots, of which the first is found. Keys 0 and 1 (a host's
+ * NULL handle) are never in a map. */
 #include "internal.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static struct slot *slot_at(const struct kdb_map *map, void *level, int depth, u
 }
 
 static struct slot *find(struct kdb_map *map, uint64_t key) {
-    for (int depth = 0; depth < LEVELS; depth++) {
+    for (int depth = 0; depth < LEVELS && key > TAKEN; depth++) {
         void *level = atomic_load_explicit(&map->level[depth], memory_order_acquire);
         if (!level)
             break;
@@ -119,7 +119,7 @@ void kdb_map_set(struct kdb_map *map, uint64_t key, const void *value) {
         write_value(map, s, value);
         return;
     }
-    for (int depth = 0; depth < LEVELS; depth++) {
+    for (int depth = 0; depth < LEVELS && key > TAKEN; depth++) {
         void *level = atomic_load_explicit(&map->level[depth], memory_order_acquire);
         if (!level && !(level = make_level(map, depth)))
             return;

@@ -278,5 +278,6 @@ struct kdb_thread *kdb_enter_slowly(void) {
     kdb_quiet_end(quiet);
     if (t->number == 1)
         kdb_first_facts(t);
+    kdb_ranges_so_far(t);
     return t;
 }

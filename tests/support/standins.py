@@ -63,6 +63,7 @@ class Standins:
         sqlite, hip = folder / "libsqlite3.so.0", folder / "libamdhip64.so.6"
         miopen = folder / "libMIOpen.so.1"
         compile_standin(sqlite, "sqlite.c", "-Wl,-soname,libsqlite3.so.0")
+        compile_standin(folder / "libroctx64.so.4", "roctx.c", "-Wl,-soname,libroctx64.so.4")
         names = [
             "-Wl,-soname,libMIOpen.so.1",
             "-Wl,--build-id=0x0123456789abcdef",

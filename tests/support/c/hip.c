@@ -1,6 +1,9 @@
-/* A stand-in libamdhip64 that counts. TAG tells two of them apart. */
+/* A stand-in libamdhip64 that counts. TAG tells two of them apart; 2 launches as HIP 5 did, through its own
+ * exported functions. A handle that was given back is the next to be given out. */
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct dim3 {
     uint32_t x, y, z;
@@ -38,30 +41,162 @@ static int count(const void *f) {
     __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
     return 0;
 }
-int hipModuleLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                          unsigned bz, unsigned lds, void *stream, void **args, void **extra) {
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)lds, (void)stream, (void)args,
-        (void)extra;
+#define GRID unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz
+#define OF_MODULE(name, ...)                                                                                 \
+    int name(void *f, GRID, __VA_ARGS__) {                                                                   \
+        return count(f);                                                                                     \
+    }
+#define EXT size_t lds, void *stream, void **args, void **extra, void *start, void *stop
+OF_MODULE(hipModuleLaunchKernel, unsigned lds, void *stream, void **args, void **extra)
+OF_MODULE(hipModuleLaunchCooperativeKernel, unsigned lds, void *stream, void **args)
+OF_MODULE(hipExtModuleLaunchKernel, EXT, uint32_t flags)
+OF_MODULE(hipHccModuleLaunchKernel, EXT)
+OF_MODULE(_Z24hipExtModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_j,
+          EXT, uint32_t flags)
+OF_MODULE(_Z24hipHccModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_, EXT)
+#define OF_HOST(name, ...)                                                                                   \
+    int name(const void *f, struct dim3 grid, struct dim3 block, void **args, __VA_ARGS__) {                 \
+        return count(f);                                                                                     \
+    }
+OF_HOST(hipLaunchKernel, size_t lds, void *stream)
+OF_HOST(hipLaunchKernel_spt, size_t lds, void *stream)
+OF_HOST(hipExtLaunchKernel, size_t lds, void *stream, void *start, void *stop, int flags)
+OF_HOST(hipLaunchCooperativeKernel, unsigned lds, void *stream)
+OF_HOST(hipLaunchCooperativeKernel_spt, uint32_t lds, void *stream)
+#define SEVERAL(name)                                                                                        \
+    int name(void *list, unsigned n, unsigned flags) {                                                       \
+        return count(list);                                                                                  \
+    }
+SEVERAL(hipModuleLaunchCooperativeKernelMultiDevice)
+SEVERAL(hipLaunchCooperativeKernelMultiDevice)
+SEVERAL(hipExtLaunchMultiKernelMultiDevice)
+int hipLaunchKernelExC(const void *config, const void *f, void **args) {
     return count(f);
 }
-int hipExtModuleLaunchKernel(void *f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by,
-                             uint32_t bz, size_t lds, void *stream, void **args, void **extra, void *start,
-                             void *stop, uint32_t flags) {
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)lds, (void)stream, (void)args,
-        (void)extra;
-    (void)start, (void)stop, (void)flags;
+int hipDrvLaunchKernelEx(const void *config, void *f, void **args, void **extra) {
     return count(f);
 }
-int hipLaunchKernel(const void *f, struct dim3 grid, struct dim3 block, void **args, size_t lds,
-                    void *stream) {
-    (void)grid, (void)block, (void)args, (void)lds, (void)stream;
-    return count(f);
+static struct dim3 configured[2];
+int hipConfigureCall(struct dim3 grid, struct dim3 block, size_t lds, void *stream) {
+    configured[0] = grid, configured[1] = block;
+    return 0;
+}
+int hipLaunchByPtr(const void *f) {
+    const struct dim3 *c = configured;
+    return f && TAG == 2 ? hipModuleLaunchKernel(&handles[(uintptr_t)f >> 8 & 63], c->x, c->y, c->z, c[1].x,
+                                                 c[1].y, c[1].z, 0, NULL, NULL, NULL)
+                         : count(f);
+}
+
+static int given[256], taken, back = -1;
+static int give(void **handle) {
+    if (!handle)
+        return 1;
+    *handle = &given[back >= 0 ? back : taken++];
+    back = -1;
+    return 0;
+}
+static int take(void *handle) {
+    if (!handle)
+        return 1;
+    back = (int)((int *)handle - given);
+    return 0;
+}
+#define GIVE(name, ...)                                                                                      \
+    int name(void **made, ##__VA_ARGS__) {                                                                   \
+        return give(made);                                                                                   \
+    }
+#define TAKE(name)                                                                                           \
+    int name(void *handle) {                                                                                 \
+        return take(handle);                                                                                 \
+    }
+#define FINE(name, ...)                                                                                      \
+    int name(void *first, ##__VA_ARGS__) {                                                                   \
+        return first ? 0 : 1;                                                                                \
+    }
+#define OPTIONS void *jit, void **jits, unsigned n, void *options, void **values, unsigned m
+GIVE(hipLibraryLoadData, const void *image, OPTIONS)
+GIVE(hipLibraryLoadFromFile, const char *file, OPTIONS)
+TAKE(hipLibraryUnload)
+int hipLibraryGetKernel(void **kernel, void *library, const char *name) {
+    return hipModuleGetFunction(kernel, library, name);
+}
+GIVE(hipKernelGetFunction, void *kernel)
+GIVE(hipGetFuncBySymbol, const void *host)
+GIVE(hipModuleLoadFatBinary, const void *image)
+GIVE(hipStreamCreate)
+GIVE(hipStreamCreateWithFlags, unsigned flags)
+GIVE(hipStreamCreateWithPriority, unsigned flags, int priority)
+GIVE(hipExtStreamCreateWithCUMask, uint32_t n, const uint32_t *mask)
+TAKE(hipStreamDestroy)
+FINE(hipStreamBeginCapture, int mode)
+FINE(hipStreamBeginCaptureToGraph, void *graph, void **after, void *edges, size_t n, int mode)
+int hipStreamBeginCapture_spt(void *stream, int mode) {
+    return 0;
+}
+int hipStreamEndCapture(void *stream, void **graph) {
+    return stream ? give(graph) : 901;
+}
+int hipStreamEndCapture_spt(void *stream, void **graph) {
+    return give(graph);
+}
+FINE(hipEventRecord, void *stream)
+FINE(hipEventRecord_spt, void *stream)
+FINE(hipEventRecordWithFlags, void *stream, unsigned flags)
+FINE(hipStreamWaitEvent, void *event, unsigned flags)
+FINE(hipStreamWaitEvent_spt, void *event, unsigned flags)
+GIVE(hipGraphCreate, unsigned flags)
+TAKE(hipGraphDestroy)
+GIVE(hipGraphClone, void *graph)
+#define NODE void *graph, void **after, size_t n
+GIVE(hipGraphAddKernelNode, NODE, const void *params)
+GIVE(hipGraphAddChildGraphNode, NODE, void *child)
+GIVE(hipGraphAddNode, NODE, void *params)
+TAKE(hipGraphDestroyNode)
+GIVE(hipGraphInstantiate, void *graph, void **bad, char *log, size_t room)
+GIVE(hipGraphInstantiateWithFlags, void *graph, unsigned long long flags)
+GIVE(hipGraphInstantiateWithParams, void *graph, void *params)
+FINE(hipGraphNodeSetEnabled, void *node, unsigned enabled)
+TAKE(hipGraphExecDestroy)
+FINE(hipGraphLaunch, void *stream)
+FINE(hipGraphLaunch_spt, void *stream)
+
+static int devices[4];
+int hipCtxCreate(void **context, unsigned flags, int device) {
+    *context = &devices[device];
+    return 0;
+}
+int hipDevicePrimaryCtxRetain(void **context, int device) {
+    return hipCtxCreate(context, 0, device);
+}
+int hipCtxGetCurrent(void **context) {
+    *context = &devices[3];
+    return 0;
+}
+FINE(hipCtxSetCurrent)
+FINE(hipCtxPushCurrent)
+static int properties(char *of, int device, size_t units_at, size_t name_at) {
+    int units = 100 + device;
+    memcpy(of + units_at, &units, sizeof units);
+    strcpy(of + name_at, device ? "gfx90a:sramecc+:xnack-" : "gfx1030");
+    return 0;
+}
+int hipGetDeviceProperties(void *of, int device) {
+    return properties(of, device, 336, 396);
+}
+int hipGetDevicePropertiesR0600(void *of, int device) {
+    return properties(of, device, 388, 1160);
+}
+
+static int fatbins[4], registered;
+void **__hipRegisterFatBinary(const void *wrapper) {
+    return (void **)&fatbins[registered++ & 3];
+}
+void __hipUnregisterFatBinary(void **modules) {
+    registered = (int)((int *)modules - fatbins);
 }
 void __hipRegisterFunction(void **modules, const void *host, char *function, const char *name, unsigned limit,
-                           void *tid, void *bid, void *block, void *grid, int *warp) {
-    (void)modules, (void)host, (void)function, (void)name, (void)limit, (void)tid, (void)bid, (void)block,
-        (void)grid, (void)warp;
-}
+                           void *tid, void *bid, void *block, void *grid, int *warp) {}
 int hipSetDevice(int device) {
     return device < 4 ? 0 : 101;
 }
@@ -70,9 +205,12 @@ int hipRuntimeGetVersion(int *version) {
     return 0;
 }
 int hipGetProcAddress(const char *name, void **function, int version, uint64_t flags, void *status) {
-    (void)version, (void)flags, (void)status;
     if (name[0] != 'h')
         return 500;
     *function = (void *)hipModuleLaunchKernel;
     return 0;
+}
+/* What is to be given out next. */
+void standin_next(void *handle) {
+    take(handle);
 }
