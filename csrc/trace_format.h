@@ -25,7 +25,8 @@ enum kdbt_role {
     KDBT_ROLE_FRONTEND = 2, /* clang -cc1, started by such a driver */
     KDBT_ROLE_LINKER = 3,
     KDBT_ROLE_BUNDLER = 4,
-    KDBT_ROLE_WRAPPER = 5 /* hipcc: starts a compiler of its own */
+    KDBT_ROLE_WRAPPER = 5, /* hipcc: starts a compiler of its own */
+    KDBT_ROLE_SAMPLER = 6  /* kdbtool record itself: clocks of the cards, nothing else */
 };
 
 enum kdbt_clock_kind { KDBT_CLOCK_NANOSECONDS = 1, KDBT_CLOCK_TSC = 2 };
