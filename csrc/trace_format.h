@@ -16,7 +16,8 @@ enum kdbt_limits {
     KDBT_BLOCK_ALIGN = 4096,  /* each block begins at a multiple of this */
     KDBT_BLOCK_MAGIC = 0x4b4c424b,
     KDBT_RECORD_MAX = 16777216, /* bytes of one record */
-    KDBT_TICK_SHIFT = 4         /* a launch's `delta` counts 1 << this clock ticks */
+    KDBT_TICK_SHIFT = 4,        /* a launch's `delta` counts 1 << this clock ticks */
+    KDBT_STOP_LIMIT = 4096      /* a `stop_errno` that is no errno: the size that was asked for is reached */
 };
 
 enum kdbt_role {
@@ -25,8 +26,7 @@ enum kdbt_role {
     KDBT_ROLE_FRONTEND = 2, /* clang -cc1, started by such a driver */
     KDBT_ROLE_LINKER = 3,
     KDBT_ROLE_BUNDLER = 4,
-    KDBT_ROLE_WRAPPER = 5, /* hipcc: starts a compiler of its own */
-    KDBT_ROLE_SAMPLER = 6  /* kdbtool record itself: clocks of the cards, nothing else */
+    KDBT_ROLE_WRAPPER = 5 /* hipcc: starts a compiler of its own */
 };
 
 enum kdbt_clock_kind { KDBT_CLOCK_NANOSECONDS = 1, KDBT_CLOCK_TSC = 2 };
@@ -58,6 +58,7 @@ struct kdbt_header {
     uint64_t section_bytes;     /* merged traces: where the next header begins; 0: this is the only one */
     uint32_t part;              /* 0, 1, ...: a trace that is rotated begins anew, with all it refers to */
     uint32_t deepbound;         /* libraries loaded with RTLD_DEEPBIND: their calls may go unseen */
+    uint64_t removed;           /* launches in earlier parts, which were removed to stay below a size */
 };
 
 /* Blocks follow each other from header_bytes on. A block belongs to one thread. */
@@ -71,7 +72,9 @@ struct kdbt_block {
     uint64_t ticks;     /* when the block was begun */
     uint32_t committed; /* bytes of whole records after this header; grows while it is written */
     uint32_t closed;    /* 1: the thread went on in another block, or ended */
-    uint64_t reserved[3];
+    uint64_t launches;  /* these three are the recorder's own: launches in runs that are whole; */
+    uint64_t counted;   /* launches that were counted when the file was removed; */
+    uint64_t run;       /* where the run begins that is being added to, from the block on; 0 none */
 };
 
 enum kdbt_type {
@@ -139,7 +142,12 @@ struct kdbt_problem {
     uint64_t duration; /* ticks that the call took; the record's `ticks` is its begin */
 };
 
-enum kdbt_source { KDBT_FROM_MEMORY = 1, KDBT_FROM_FILE = 2, KDBT_FROM_FATBIN = 3 };
+enum kdbt_source {
+    KDBT_FROM_MEMORY = 1,
+    KDBT_FROM_FILE = 2,
+    KDBT_FROM_FATBIN = 3,
+    KDBT_FROM_BEFORE = 256 /* added to the source: loaded before this part began; no load of its own */
+};
 
 struct kdbt_module {
     uint8_t md5[16];
@@ -155,10 +163,10 @@ struct kdbt_kernel {
 };
 
 enum kdbt_form {
-    KDBT_LAUNCH_MODULE = 1,      /* of a module's function: grid in work-groups */
-    KDBT_LAUNCH_EXT = 2,         /* hipExt- and hipHccModuleLaunchKernel: grid in work-items */
-    KDBT_LAUNCH_COOPERATIVE = 3, /* of either kind: grid in work-groups */
-    KDBT_LAUNCH_HOST = 4,        /* of a host function: grid in work-groups */
+    KDBT_LAUNCH_MODULE = 1,      /* hipModuleLaunchKernel: grid in work-groups */
+    KDBT_LAUNCH_EXT = 2,         /* hipExtModuleLaunchKernel: grid in work-items */
+    KDBT_LAUNCH_COOPERATIVE = 3, /* grid in work-groups */
+    KDBT_LAUNCH_HOST = 4,        /* hipLaunchKernel: grid in work-groups */
     KDBT_LAUNCH_CAPTURED = 256   /* added to the form: into a graph that is being captured, not run */
 };
 
@@ -167,9 +175,9 @@ struct kdbt_shape {
     uint32_t form;
     uint32_t grid[3];
     uint32_t block[3];
-    uint32_t lds;    /* dynamic local memory, bytes */
-    uint32_t device; /* the stream's */
-    uint64_t stream; /* a number that tells streams apart, not an address to use; 2: each thread's own */
+    uint32_t lds; /* dynamic local memory, bytes */
+    uint32_t device;
+    uint64_t stream; /* a number that tells streams apart, not an address to use */
 };
 
 struct kdbt_launch {

@@ -20,7 +20,6 @@ _ROLES = {
     lib.KDBT_ROLE_LINKER: "linker",
     lib.KDBT_ROLE_BUNDLER: "bundler",
     lib.KDBT_ROLE_WRAPPER: "wrapper",
-    lib.KDBT_ROLE_SAMPLER: "sampler",
 }
 _SOURCES = {lib.KDBT_FROM_MEMORY: "memory", lib.KDBT_FROM_FILE: "file", lib.KDBT_FROM_FATBIN: "fatbin"}
 _FORMS = {
@@ -30,6 +29,7 @@ _FORMS = {
     lib.KDBT_LAUNCH_HOST: "host",
 }
 _UNKEYED = "of a convolution whose descriptors were set out of sight"
+_REMOVED = "in earlier parts that were removed to keep within the size limit"
 _DEEPBOUND = "loaded with RTLD_DEEPBIND, whose calls may not have been seen"
 ROW, DONE = 100, 101  # SQLite's results of a step
 
@@ -112,12 +112,13 @@ class Assembler:
             self.modules[r.id] = Module(
                 md5=bytes(m.md5).hex() if m.size else "",
                 size=int(m.size),
-                source=_SOURCES.get(m.source, "unknown"),
+                source=_SOURCES.get(m.source & ~lib.KDBT_FROM_BEFORE, "unknown"),
                 target=self.text(r, ffi.sizeof("struct kdbt_module")) or None,
                 result=int(m.result),
                 thread=r.thread,
                 time_ns=self.clock.unix_ns(r.ticks),
                 duration_ns=self.clock.span(m.duration),
+                before=bool(m.source & lib.KDBT_FROM_BEFORE),
             )
         for r in self.all(lib.KDBT_KERNEL):
             kernel = self.reader.view("kernel", r.at)
@@ -256,12 +257,15 @@ class Assembler:
                 "event that the selection left out",
                 "events that the selection left out",
             ),
+            (int(header.removed), f"launch {_REMOVED}", f"launches {_REMOVED}"),
             (int(header.deepbound), f"library {_DEEPBOUND}", f"libraries {_DEEPBOUND}"),
         ]
         notes = [f"{n} {one if n == 1 else many}" for n, one, many in counted if n]
         if self.reader.size < header.file_bytes:
             notes.append(f"cut: {self.reader.size} of {header.file_bytes} bytes are here")
-        if header.stop_errno:
+        if header.stop_errno == lib.KDBT_STOP_LIMIT:
+            notes.append("recording stopped: size limit")
+        elif header.stop_errno:
             known = header.stop_errno < 4096  # no checksum covers this field
             reason = os.strerror(header.stop_errno).lower() if known else f"error {header.stop_errno}"
             notes.append(f"recording stopped: {reason}")

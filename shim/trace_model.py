@@ -48,6 +48,7 @@ class Module:
     thread: int
     time_ns: int
     duration_ns: int
+    before: bool = False  # no load of its own: it was loaded before this part of the trace began
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ class Facts:
     ppid: int
     host: str
     exe: str  # base name
-    role: str  # "host", "compiler", "frontend", "linker", "bundler", "wrapper", "sampler"
+    role: str  # "host", "compiler", "frontend", "linker", "bundler", "wrapper"
     start_ns: int
     miopen_version: str | None
     miopen_path: str | None

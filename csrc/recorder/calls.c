@@ -44,7 +44,7 @@ void kdb_begin(struct kdb_call *call, const void *real, const void *caller, cons
                size_t n, uint64_t of) {
     struct kdb_thread *t = enter(call, real, caller);
     if (t) {
-        call->id = n ? kdb_detail(t, real, of, items, n) : 0;
+        call->about = n ? kdb_detail(t, real, of, items, n) : NULL;
         kdb_leave();
     }
     call->ticks = kdb_ticks();
@@ -57,7 +57,7 @@ void kdb_begin_conv(struct kdb_call *call, const void *real, const void *caller,
     if (t) {
         uint64_t sides[KDB_SIDES] = {kdb_described(real, x, KDB_TENSOR), kdb_described(real, w, KDB_TENSOR),
                                      kdb_described(real, y, KDB_TENSOR), kdb_described(real, conv, KDB_CONV)};
-        call->id = kdb_problem(t, direction, sides);
+        call->about = kdb_problem(t, direction, sides);
         kdb_leave();
     }
     call->ticks = kdb_ticks();
@@ -72,27 +72,18 @@ void kdb_begin_whole(struct kdb_call *call, const void *real, const void *caller
     call->ticks = kdb_ticks();
 }
 
-static uint32_t api_id(struct kdb_thread *t, enum kdb_hook api) {
-    uint32_t name = atomic_load_explicit(&kdb_process->api[api], memory_order_acquire);
-    if (!name) {
-        name = kdb_text(t, KDBT_API, kdb_hook_names[api], strlen(kdb_hook_names[api]));
-        atomic_store_explicit(&kdb_process->api[api], name, memory_order_release);
-    }
-    return name;
-}
-
 int kdb_end(const struct kdb_call *call, enum kdb_hook hook, int result, int algorithm, uint64_t solution,
             uint64_t space) {
     uint64_t duration = kdb_ticks() - call->ticks;
     struct kdb_thread *t = kdb_enter();
     if (!t)
         return result;
-    uint32_t api = api_id(t, hook);
+    uint32_t api = kdb_api_id(t, hook), about = call->about ? kdb_told_id(t, call->about) : 0;
     if (call->convolution) {
-        struct kdbt_problem p = {call->id, api, algorithm, result, solution, space, duration};
+        struct kdbt_problem p = {about, api, algorithm, result, solution, space, duration};
         kdb_put(t, KDBT_PROBLEM, 0, call->ticks, &p, sizeof p, NULL, 0, NULL, 0);
     } else {
-        struct kdbt_call c = {api, call->id, result, call->nested, duration};
+        struct kdbt_call c = {api, about, result, call->nested, duration};
         kdb_put(t, KDBT_CALL, 0, call->ticks, &c, sizeof c, NULL, 0, NULL, 0);
     }
     kdb_leave();

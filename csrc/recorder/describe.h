@@ -91,9 +91,9 @@ void kdb_add_real(struct kdb_line *line, double value);
 const char *kdb_type_name(int type); /* NULL: not one of miopenDataType_t */
 /* A convolution: the hashes of x, w, y as in the forward direction, and of its descriptor. */
 enum { KDB_X, KDB_W, KDB_Y, KDB_BY, KDB_SIDES };
-/* Id of the problem key, 0 if a descriptor is not known. `direction`: F, B or W, as the function's name
+/* The problem key, NULL if a descriptor is not known. `direction`: F, B or W, as the function's name
  * says: a transposed one turns it round here. */
-uint32_t kdb_problem(struct kdb_thread *t, char direction, const uint64_t sides[KDB_SIDES]);
+struct kdb_told *kdb_problem(struct kdb_thread *t, char direction, const uint64_t sides[KDB_SIDES]);
 size_t kdb_problem_key(char *text, size_t room, const struct kdb_tensor *in, const struct kdb_tensor *w,
                        const struct kdb_tensor *out, const struct kdb_conv *conv, char direction);
 /* What a convolution makes of x and w: its hash, or KDB_UNKNOWN. */
@@ -127,14 +127,15 @@ struct kdb_item {
     uint32_t count;
     uint64_t value;
 };
-/* Id of the text, 0 if it could not be written. `of`: what tells lists of different items apart. */
-uint32_t kdb_detail(struct kdb_thread *t, const void *library, uint64_t of, const struct kdb_item *items,
-                    size_t n);
+/* The text, NULL if there is none. `of`: what tells lists of different items apart. */
+struct kdb_told *kdb_detail(struct kdb_thread *t, const void *library, uint64_t of,
+                            const struct kdb_item *items, size_t n);
 
 /* ---- calls.c: around the real call ---- */
 struct kdb_call {
     uint64_t ticks;
-    uint32_t id; /* of the problem's key or of the detail */
+    struct kdb_told
+        *about; /* the problem's key or the detail: the trace may go on in another part meanwhile */
     bool convolution, wanted, nested;
 };
 void kdb_begin(struct kdb_call *call, const void *real, const void *caller, const struct kdb_item *items,

@@ -8,8 +8,8 @@
 
 enum { LONGEST = 4096, RUNS = 32 }; /* bytes of one text; different tensors of one list */
 
-static struct kdb_map details = {.value_bytes = sizeof(struct kdb_id)}; /* by what is said */
-static struct kdb_map texts = {.value_bytes = sizeof(struct kdb_id)};   /* by the text */
+static struct kdb_map details = {.value_bytes = sizeof(struct kdb_told *)}; /* by what is said */
+static struct kdb_map texts = {.value_bytes = sizeof(struct kdb_told *)};   /* by the text */
 
 /* ---- enums, in MIOpen's order (miopen.h) ---- */
 
@@ -135,7 +135,7 @@ static const struct shape shapes[KDB_KINDS] = {
                   {"type", data_type},
                   {"padded", NULL}},
                  {"dropout"}},
-    [KDB_DROPOUT] = {{{"mask", NULL}, {"rng", NULL}}, {"dropout"}},
+    [KDB_DROPOUT] = {{{"mask", NULL}, {"rng", NULL}}, {"rate"}},
     [KDB_CTC] = {{{"ctc", data_type}, {"blank", NULL}, {"softmax", NULL}}, {NULL}},
     [KDB_MHA] = {{{NULL, NULL}}, {"mha_scale"}},
     [KDB_SEQUENCE] = {{{"", data_type}, {"", rnn_layouts}, {"", NULL}, {"", NULL}, {"", NULL}}, {NULL}},
@@ -307,40 +307,39 @@ static uint64_t word_of(const void *library, const struct kdb_item *item) {
     return word;
 }
 
-static uint32_t say(struct kdb_thread *t, const struct kdb_item *items, const uint64_t *words, size_t n) {
+static struct kdb_told *say(struct kdb_thread *t, const struct kdb_item *items, const uint64_t *words,
+                            size_t n) {
     struct kdb_line line = {(char *)t->scratch, LONGEST, 0};
-    struct kdb_id id;
+    struct kdb_told *told;
     for (size_t i = 0; i < n; i++)
         add_item(&line, &items[i], words[i]);
     size_t bytes = line.used < LONGEST ? line.used : LONGEST - 1;
     if (bytes < 2)
-        return 0;
+        return NULL;
     uint64_t hash = kdb_hash(0, t->scratch + 1, bytes - 1); /* without the first blank */
-    if (kdb_map_get(&texts, hash, &id) && id.generation == t->generation)
-        return id.id;
-    id.id = kdb_text(t, KDBT_DETAIL, t->scratch + 1, bytes - 1);
-    id.generation = t->generation;
-    if (id.id)
-        kdb_map_set(&texts, hash, &id);
-    return id.id;
+    if (!kdb_map_get(&texts, hash, &told) &&
+        (told = kdb_tell_text(t, KDBT_DETAIL, t->scratch + 1, bytes - 1)) != NULL)
+        kdb_map_set(&texts, hash, &told);
+    return told;
 }
 
-uint32_t kdb_detail(struct kdb_thread *t, const void *library, uint64_t of, const struct kdb_item *items,
-                    size_t n) {
+struct kdb_told *kdb_detail(struct kdb_thread *t, const void *library, uint64_t of,
+                            const struct kdb_item *items, size_t n) {
     uint64_t words[KDB_ITEMS];
-    struct kdb_id id;
+    struct kdb_told *told;
     if (n == 0 || n > KDB_ITEMS)
-        return 0;
+        return NULL;
     for (size_t i = 0; i < n; i++)
         words[i] = word_of(library, &items[i]);
     uint64_t hash = kdb_hash(of, words, n * sizeof *words);
-    if (kdb_map_get(&details, hash, &id) && id.generation == t->generation)
-        return id.id;
+    if (kdb_map_get(&details, hash, &told)) {
+        kdb_told_id(t, told);
+        return told;
+    }
     struct kdb_quiet quiet = kdb_quiet_begin();
-    id.id = say(t, items, words, n);
+    told = say(t, items, words, n);
     kdb_quiet_end(quiet);
-    id.generation = t->generation;
-    if (id.id)
-        kdb_map_set(&details, hash, &id);
-    return id.id;
+    if (told)
+        kdb_map_set(&details, hash, &told);
+    return told;
 }

@@ -37,6 +37,16 @@ static _Atomic int hip_version;
 void kdb_fact(struct kdb_thread *t, const char *name, const char *value) {
     struct kdbt_pair pair = {(uint32_t)strlen(name), (uint32_t)strlen(value)};
     kdb_put(t, KDBT_FACT, 0, kdb_ticks(), &pair, sizeof pair, name, pair.name_bytes, value, pair.value_bytes);
+    if (!kdb_rotates)
+        return;
+    struct kdb_told *told =
+        kdb_tell(KDBT_FACT, &pair, sizeof pair, name, pair.name_bytes, value, pair.value_bytes);
+    if (!told)
+        return;
+    kdb_told_as(t, told, 0);
+    told->next = atomic_load(&kdb_process->facts);
+    while (!atomic_compare_exchange_weak(&kdb_process->facts, &told->next, told))
+        ;
 }
 
 static bool starts(const char *text, const char *with) {
@@ -80,8 +90,14 @@ static bool published(const char *name, size_t bytes) {
 }
 
 void kdb_first_facts(struct kdb_thread *t) {
-    if (kdb_process->header->role != KDBT_ROLE_HOST)
+    struct kdb_told *told = atomic_load(&kdb_process->facts);
+    if (kdb_header_facts.role != KDBT_ROLE_HOST)
         return;
+    if (kdb_part_of(t->generation)->number) {
+        for (; told; told = told->next)
+            kdb_told_id(t, told);
+        return;
+    }
     for (char **e = environ; e && *e; e++) {
         const char *equals = strchr(*e, '=');
         char name[96] = "env.";

@@ -18,8 +18,8 @@ struct whole {
     } tensor[TENSORS];
 };
 struct about { /* what a whole is in the trace */
-    struct kdb_id id;
-    uint32_t convolution;
+    struct kdb_told *told;
+    uint64_t convolution;
 };
 struct solution {
     uint64_t hash, solver;
@@ -259,7 +259,7 @@ static bool convolution_of(const struct whole *w, char *direction, uint64_t side
     return true;
 }
 
-static uint32_t detail_of(struct kdb_thread *t, uint64_t hash, const struct whole *w) {
+static struct kdb_told *detail_of(struct kdb_thread *t, uint64_t hash, const struct whole *w) {
     static const char *const names[2][PARTS] = {
         {"op1", "op2", "op3", "op4", "op5", "op6", "op7", "op8"},
         {"mode1", "mode2", "mode3", "mode4", "mode5", "mode6", "mode7", "mode8"}};
@@ -270,7 +270,7 @@ static uint32_t detail_of(struct kdb_thread *t, uint64_t hash, const struct whol
     for (uint32_t i = 0; i < w->parts; i++) {
         const struct part *part = &w->part[i];
         items[n++] = (struct kdb_item){names[0][i], KDB_PART, 1, 0, part->kind};
-        if (w->what == KDB_PROBLEM_OBJECT || part->kind == KDB_NORM || part->kind == KDB_ACTIVATION)
+        if (w->what == KDB_PROBLEM_OBJECT || part->kind == KDB_NORM)
             items[n++] =
                 (struct kdb_item){"direction", KDB_DIRECTION, 1, 0, (uint64_t)(int64_t)part->direction};
         if (w->what == KDB_PROBLEM_OBJECT && part->desc > KDB_ABSENT)
@@ -296,18 +296,19 @@ void kdb_whole_about(struct kdb_thread *t, const void *address, struct kdb_call 
     uint64_t sides[KDB_SIDES];
     char direction;
     bool known = address && kdb_map_get(&objects, (uintptr_t)address, &object);
-    bool told = known && kdb_map_get(&abouts, object.hash, &about) && about.id.generation == t->generation;
+    bool told = known && kdb_map_get(&abouts, object.hash, &about);
     if (!known || (!told && !kdb_map_get(&contents, object.hash, &w))) {
-        call->id = kdb_detail(t, NULL, 0, &unknown, 1);
+        call->about = kdb_detail(t, NULL, 0, &unknown, 1);
         return;
     }
     if (!told) {
         about.convolution = convolution_of(&w, &direction, sides);
-        about.id.id = about.convolution ? kdb_problem(t, direction, sides) : detail_of(t, object.hash, &w);
-        about.id.generation = t->generation;
-        if (about.id.id)
+        about.told = about.convolution ? kdb_problem(t, direction, sides) : detail_of(t, object.hash, &w);
+        if (about.told)
             kdb_map_set(&abouts, object.hash, &about);
     }
     call->convolution = about.convolution != 0;
-    call->id = about.id.id;
+    if (about.told)
+        kdb_told_id(t, about.told);
+    call->about = about.told;
 }

@@ -16,9 +16,10 @@ struct fat_binary {
     const void *image;
     uint32_t live, unused;
 };
-static struct kdb_map modules = {.value_bytes = sizeof(struct kdb_id)};   /* by handle, and by fat binary */
-static struct kdb_map kernels = {.value_bytes = sizeof(struct kdb_id)};   /* by hash of module and name */
-static struct kdb_map functions = {.value_bytes = sizeof(struct kdb_id)}; /* by handle or host address */
+/* To struct kdb_told: handles outlive a part of the trace. */
+static struct kdb_map modules = {.value_bytes = sizeof(struct kdb_told *)};   /* by handle, fat binary, MD5 */
+static struct kdb_map kernels = {.value_bytes = sizeof(struct kdb_told *)};   /* by module and name */
+static struct kdb_map functions = {.value_bytes = sizeof(struct kdb_told *)}; /* by handle or host address */
 static struct kdb_map host_functions = {.value_bytes = sizeof(struct host_function)};
 static struct kdb_map fat_binaries = {.value_bytes = sizeof(struct fat_binary)};
 _Thread_local const void *kdb_by_pointer;
@@ -27,14 +28,23 @@ _Thread_local const void *kdb_by_pointer;
 
 /* ---- modules ---- */
 
-static uint32_t write_module(struct kdb_thread *t, const struct kdb_image *image, int source, int result,
-                             uint64_t ticks, uint64_t duration) {
+/* Each load is a record; what a later part says again is kept once for the same code object. */
+static struct kdb_told *write_module(struct kdb_thread *t, const struct kdb_image *image, int source,
+                                     int result, uint64_t ticks, uint64_t duration) {
     struct kdbt_module m = {{0}, image->size, duration, (uint32_t)source, result};
     uint32_t id = kdb_new_id();
+    struct kdb_told *told = NULL;
     memcpy(m.md5, image->md5, sizeof m.md5);
-    return kdb_put(t, KDBT_MODULE, id, ticks, &m, sizeof m, image->target, strlen(image->target), NULL, 0)
-               ? id
-               : 0;
+    uint64_t hash = kdb_hash((uint64_t)source << 32 | (uint32_t)result, m.md5, sizeof m.md5);
+    if (!m.size || !kdb_map_get(&modules, hash, &told)) {
+        told = kdb_tell(KDBT_MODULE, &m, sizeof m, image->target, strlen(image->target), NULL, 0);
+        if (told && m.size)
+            kdb_map_set(&modules, hash, &told);
+    }
+    if (kdb_put(t, KDBT_MODULE, id, ticks, &m, sizeof m, image->target, strlen(image->target), NULL, 0) &&
+        told)
+        kdb_told_as(t, told, id);
+    return told;
 }
 
 static void loaded(void *real, void **module, int result, int source, const void *what, uint64_t ticks) {
@@ -50,9 +60,9 @@ static void loaded(void *real, void **module, int result, int source, const void
         kdb_image_in_file(&image, what, t->scratch, KDB_SCRATCH);
     else if (result == 0)
         kdb_image_in_memory(&image, what, t->scratch, KDB_SCRATCH);
-    struct kdb_id id = {write_module(t, &image, source, result, ticks, duration), t->generation};
+    struct kdb_told *told = write_module(t, &image, source, result, ticks, duration);
     if (result == 0 && module && *module)
-        kdb_map_set(&modules, (uintptr_t)*module, &id);
+        kdb_map_set(&modules, (uintptr_t)*module, &told);
     kdb_leave();
 }
 
@@ -94,40 +104,40 @@ int hipLibraryUnload(void *library) {
 
 /* ---- functions ---- */
 
-static uint32_t kernel_id(struct kdb_thread *t, uint32_t module, const char *name) {
-    struct kdbt_kernel k = {module, 0};
-    struct kdb_id id;
+static struct kdb_told *kernel_of(struct kdb_told *module, const char *name) {
+    struct kdbt_kernel k = {0, 0};
+    struct kdb_told *told;
     size_t bytes = strlen(name);
-    uint64_t hash = kdb_hash((uint64_t)module << 32 | 3, name, bytes);
-    if (kdb_map_get(&kernels, hash, &id) && id.generation == t->generation)
-        return id.id;
-    id.id = kdb_new_id();
-    id.generation = t->generation;
-    if (!kdb_put(t, KDBT_KERNEL, id.id, kdb_ticks(), &k, sizeof k, name, bytes, NULL, 0))
-        return 0;
-    kdb_map_set(&kernels, hash, &id);
-    return id.id;
+    uint64_t hash = kdb_hash((uintptr_t)module, name, bytes);
+    if (kdb_map_get(&kernels, hash, &told))
+        return told;
+    told = kdb_tell(KDBT_KERNEL, &k, sizeof k, name, bytes, NULL, 0);
+    if (told) {
+        told->module = module;
+        kdb_map_set(&kernels, hash, &told);
+    }
+    return told;
 }
 
-static void function_is(const void *function, uint32_t kernel, uint32_t generation) {
-    struct kdb_id id = {kernel, generation}, old;
+static void function_is(const void *function, struct kdb_told *kernel) {
+    struct kdb_told *old;
     bool known = kdb_map_get(&functions, (uintptr_t)function, &old);
-    if (known && old.id == kernel && old.generation == generation)
+    if (!kernel || (known && old == kernel))
         return;
-    kdb_map_set(&functions, (uintptr_t)function, &id);
+    kdb_map_set(&functions, (uintptr_t)function, &kernel);
     if (known) /* shapes remembered under this handle are another kernel's */
         atomic_fetch_add_explicit(&kdb_function_epoch, 1, memory_order_release);
 }
 
 static void named(void **function, void *module, const char *name) {
     struct kdb_thread *t;
-    struct kdb_id id;
+    struct kdb_told *told;
     if (!function || !*function || !name || (t = kdb_enter()) == NULL)
         return;
-    bool seen = kdb_map_get(&modules, (uintptr_t)module, &id) && id.generation == t->generation;
-    uint32_t kernel = kernel_id(t, seen ? id.id : 0, name);
+    struct kdb_told *kernel = kernel_of(kdb_map_get(&modules, (uintptr_t)module, &told) ? told : NULL, name);
+    function_is(*function, kernel);
     if (kernel)
-        function_is(*function, kernel, t->generation);
+        kdb_told_id(t, kernel);
     kdb_leave();
 }
 
@@ -147,14 +157,45 @@ int hipLibraryGetKernel(void **kernel, void *library, const char *name) {
     return result;
 }
 
+static struct kdb_told *host_kernel(struct kdb_thread *t, const void *host) {
+    struct host_function f;
+    struct fat_binary fat = {NULL, 1, 0};
+    struct kdb_told *module;
+    if (!kdb_map_get(&host_functions, (uintptr_t)host, &f))
+        return NULL;
+    kdb_map_get(&fat_binaries, (uintptr_t)f.fatbin, &fat);
+    if (!fat.live)
+        return NULL;
+    if (!kdb_map_get(&modules, (uintptr_t)f.fatbin, &module)) {
+        struct kdb_image image = {0};
+        kdb_fatbin_read(&image, fat.image, t->scratch, KDB_SCRATCH);
+        module = write_module(t, &image, KDBT_FROM_FATBIN, 0, kdb_ticks(), 0);
+        if (module)
+            kdb_map_set(&modules, (uintptr_t)f.fatbin, &module);
+    }
+    return kernel_of(module, f.name);
+}
+
+/* A handle, or the address of a host function; HIP 7 takes either in each form. */
+static struct kdb_told *kernel_behind(struct kdb_thread *t, const void *function) {
+    struct kdb_told *kernel;
+    if (kdb_map_get(&functions, (uintptr_t)function, &kernel))
+        return kernel;
+    kernel = host_kernel(t, function);
+    if (!kernel && kdb_by_pointer)
+        return host_kernel(t, kdb_by_pointer);
+    if (!kernel)
+        kernel = kernel_of(NULL, ""); /* loaded where we could not see it */
+    function_is(function, kernel);
+    return kernel;
+}
+
 /* The kernel behind `known` is behind `*function` too. */
 static void also(void **function, const void *known) {
     struct kdb_thread *t;
     if (!function || !*function || *function == known || (t = kdb_enter()) == NULL)
         return;
-    uint32_t kernel = kdb_function_kernel(t, known);
-    if (kernel)
-        function_is(*function, kernel, t->generation);
+    function_is(*function, kernel_behind(t, known));
     kdb_leave();
 }
 
@@ -204,7 +245,7 @@ void __hipRegisterFunction(void **fatbin, const void *host, char *function, cons
     kdb_fn___hipRegisterFunction real = KDB_REAL(__hipRegisterFunction);
     struct host_function f = {name, fatbin};
     if (host && name && kdb_shadows()) {
-        struct kdb_id old;
+        struct kdb_told *old;
         kdb_map_set(&host_functions, (uintptr_t)host, &f);
         if (kdb_map_get(&functions, (uintptr_t)host, &old)) { /* where an unloaded library had another */
             kdb_map_drop(&functions, (uintptr_t)host);
@@ -215,36 +256,20 @@ void __hipRegisterFunction(void **fatbin, const void *host, char *function, cons
         real(fatbin, host, function, name, limit, tid, bid, block, grid, warp);
 }
 
-static uint32_t host_kernel(struct kdb_thread *t, const void *host) {
-    struct host_function f;
-    struct fat_binary fat = {NULL, 1, 0};
-    struct kdb_id id;
-    if (!kdb_map_get(&host_functions, (uintptr_t)host, &f))
-        return 0;
-    kdb_map_get(&fat_binaries, (uintptr_t)f.fatbin, &fat);
-    if (!fat.live)
-        return 0;
-    if (!kdb_map_get(&modules, (uintptr_t)f.fatbin, &id) || id.generation != t->generation) {
-        struct kdb_image image = {0};
-        kdb_fatbin_read(&image, fat.image, t->scratch, KDB_SCRATCH);
-        id.id = write_module(t, &image, KDBT_FROM_FATBIN, 0, kdb_ticks(), 0);
-        id.generation = t->generation;
-        kdb_map_set(&modules, (uintptr_t)f.fatbin, &id);
-    }
-    return kernel_id(t, id.id, f.name);
+uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function) {
+    struct kdb_told *kernel = kernel_behind(t, function);
+    return kernel ? kdb_told_id(t, kernel) : 0;
 }
 
-/* A handle, or the address of a host function; HIP 7 takes either in each form. */
-uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function) {
-    struct kdb_id id;
-    if (kdb_map_get(&functions, (uintptr_t)function, &id) && id.generation == t->generation)
-        return id.id;
-    uint32_t kernel = host_kernel(t, function);
-    if (!kernel && kdb_by_pointer)
-        return host_kernel(t, kdb_by_pointer);
-    if (!kernel)
-        kernel = kernel_id(t, 0, ""); /* loaded where we could not see it */
-    if (kernel)
-        function_is(function, kernel, t->generation);
-    return kernel;
+/* A pointer taken this way is as good as one from dlsym. */
+int hipGetProcAddress(const char *name, void **function, int version, uint64_t flags, void *status) {
+    REAL(hipGetProcAddress);
+    int result = real(name, function, version, flags, status);
+    if (result == 0 && name && function && *function) {
+        kdb_setup();
+        void *ours = atomic_load(&kdb_mode) == 2 ? kdb_thunk_for(name, *function) : NULL;
+        if (ours)
+            *function = ours;
+    }
+    return result;
 }

@@ -45,8 +45,8 @@ static void put_start(struct kdb_thread *t, const struct kdb_open_range *r) {
     put(t, KDBT_RANGE_START, r->name, r->id, r->ticks);
 }
 
-void kdb_ranges_so_far(struct kdb_thread *t) {
-    if (t->number == 1)
+void kdb_ranges_so_far(struct kdb_thread *t, bool first) {
+    if (first)
         kdb_each_start(put_start, t);
     kdb_each_push(put_push, t);
 }
@@ -59,8 +59,7 @@ static bool begin(struct kdb_thread **t) {
         kdb_setup();
     if (atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)
         return false;
-    uint32_t phase = atomic_load_explicit(&kdb_process->phase, memory_order_acquire);
-    if (phase == 1 || phase == 2)
+    if (kdb_has_trace())
         *t = kdb_enter();
     return true;
 }

@@ -144,10 +144,12 @@ struct kdb_shape_slot {
 };
 struct kdb_thread {
     uint32_t generation, number, tid, sequence;
+    uint32_t first; /* of the process that it belongs to: a forked child finds its parent's here */
     struct kdbt_block *block;
     unsigned char *at, *end; /* where the next record goes */
     struct kdbt_record *run; /* launches still being added; NULL if none */
     uint64_t run_ticks;      /* of the last launch, shifted */
+    uint64_t launches;       /* in the block's runs that are whole */
     uint64_t clock_ticks;    /* of the last clock record */
     uint32_t block_bytes;    /* the next block's */
     uint32_t key_id, key_name_bytes, key_args_bytes;
@@ -156,38 +158,89 @@ struct kdb_thread {
     struct kdb_shape_slot shapes[KDB_SHAPES];
     unsigned char scratch[KDB_SCRATCH];
 };
-/* Wiped in a forked child (MADV_WIPEONFORK), so that a child finds phase 0 and no file. */
-struct kdb_process {
-    _Atomic uint32_t phase; /* 0 no file yet, 1 being made, 2 recording, 3 off */
-    _Atomic uint32_t generation;
-    _Atomic uint32_t ids, threads;
-    _Atomic uint64_t file_end;
-    _Atomic uint64_t lost; /* events before there was a file to count them in */
-    struct kdbt_header *header;
+enum kdb_phase { KDB_NO_FILE, KDB_MAKING_IT, KDB_RECORDING, KDB_OFF };
+/* One file of the process. An event in flight ends in the part that it began in, so a part's place is
+ * used again only long after its file is gone. */
+struct kdb_part {
+    _Atomic uint32_t generation; /* 0: none, or its file is gone */
+    uint32_t number;
+    _Atomic uint64_t end; /* where the next block goes */
     uint64_t device, inode;
+    struct kdbt_header *header; /* stays mapped: when the file is gone, to memory that nobody reads */
+};
+enum { KDB_PARTS = 16, KDB_PARTS_KEPT = 4, KDB_LEAST_ROTATED = 1048576 };
+/* Wiped in a forked child (MADV_WIPEONFORK), so that a child finds no file. What is remembered of
+ * what a trace says (ids, facts) goes with the generation it was said in: each part says it anew. */
+struct kdb_process {
+    _Atomic uint64_t state;      /* generation << 2 | enum kdb_phase */
+    _Atomic uint32_t generation; /* of the newest part; 0: there is none, or a new one is wanted */
+    uint32_t first;              /* generation of part 0 */
+    _Atomic uint32_t ids, threads;
+    _Atomic uint64_t lost;                /* events before there was a file to count them in */
+    _Atomic uint64_t removed;             /* launches in parts that are gone */
+    _Atomic(struct kdbt_header *) header; /* of the newest part */
+    _Atomic uint32_t facts_in;            /* generation whose part has the facts */
+    _Atomic(struct kdb_told *) facts;     /* for the parts to come */
     _Atomic uint32_t said[KDB_LIBRARIES]; /* facts of that library are written */
     _Atomic uint32_t devices_said;
-    _Atomic uint32_t api[KDB_HOOKS];
-    char file[256];
+    _Atomic uint64_t api_ids[KDB_HOOKS]; /* generation << 32 | id */
+    uint32_t oldest;                     /* number of the oldest part that is still there */
+    char name[240];                      /* of all parts, without number and suffix */
+    struct kdb_part parts[KDB_PARTS];
 };
 extern struct kdb_process *kdb_process;
 extern _Atomic uint32_t kdb_mode; /* 0 not looked at, 1 inert, 2 active */
 extern _Thread_local struct kdb_thread *kdb_self;
-extern _Thread_local _Atomic bool kdb_busy;
+/* The stack pointer of the event that this thread is in the middle of, 0 if none; odd: it is counted
+ * as lost. */
+extern _Thread_local _Atomic uintptr_t kdb_busy;
 struct kdb_thread *kdb_enter_slowly(void);
-void kdb_drop(void); /* count an event that is lost */
+bool kdb_abandoned(uintptr_t stack); /* the event in flight will never end: this one may begin */
+void kdb_drop(void);                 /* count the event in flight as lost, once */
+void kdb_drop_another(void);         /* count an event that could not begin */
+void kdb_removed(uint64_t launches);
 uint32_t kdb_new_id(void);
 /* Append a record of up to three parts. False: not written (counted). */
 bool kdb_put(struct kdb_thread *t, int type, uint32_t id, uint64_t ticks, const void *a, size_t a_bytes,
              const void *b, size_t b_bytes, const void *c, size_t c_bytes);
 uint32_t kdb_text(struct kdb_thread *t, int type, const void *text, size_t bytes); /* id; 0: not written */
+uint32_t kdb_api_id(struct kdb_thread *t, enum kdb_hook hook);                     /* likewise */
 bool kdb_launch_slowly(struct kdb_thread *t, uint32_t shape, uint64_t ticks);
+
+/* ---- told.c: what a later part of the trace has to say again ---- */
+struct kdb_told {
+    _Atomic uint64_t id;     /* generation << 32 | id */
+    struct kdb_told *module; /* of a kernel */
+    struct kdb_told *next;   /* of the facts */
+    uint32_t type, bytes;    /* of the record */
+    unsigned char payload[];
+};
+/* NULL: no memory. */
+struct kdb_told *kdb_tell(int type, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
+                          const void *c, size_t c_bytes);
+/* Its id in this thread's part, where it is written now if it was not yet; 0: not written. */
+uint32_t kdb_told_id(struct kdb_thread *t, struct kdb_told *told);
+struct kdb_told *kdb_tell_text(struct kdb_thread *t, int type, const void *text, size_t bytes);
+void kdb_told_as(struct kdb_thread *t, struct kdb_told *told, uint32_t id);
+
+/* ---- part.c ---- */
+extern uint64_t kdb_part_limit; /* bytes of one part */
+extern bool kdb_rotates;        /* a part that is full is followed by another; else recording stops */
+uint32_t
+kdb_part_ready(void); /* generation of the newest part, made now if there is none; 0: not recording */
+int kdb_part_open(const struct kdb_part *part); /* no descriptor is kept that a host could close; -1: errno */
+void kdb_part_full(uint32_t generation);        /* the next event begins another */
+void kdb_stop(uint32_t generation, int error);
+bool kdb_passing(int error);
+static inline struct kdb_part *kdb_part_of(uint32_t generation) {
+    return &kdb_process->parts[generation % KDB_PARTS];
+}
 
 /* ---- init.c ---- */
 void kdb_setup(void);
-bool kdb_begin_file(void); /* makes the trace; called once per process, phase is 1 */
-int kdb_open_file(void);   /* the trace again, or -1: no descriptor is kept that a host could close */
 bool kdb_may_grow(uint64_t bytes);
+int kdb_allocate(int fd, uint64_t at, uint64_t bytes); /* room on the disk; 0 or an errno */
+extern struct kdbt_header kdb_header_facts;            /* what each header of this program begins with */
 uint64_t kdb_now_ns(void);
 extern bool kdb_use_tsc;
 extern size_t kdb_page; /* the kernel's page size */
@@ -199,6 +252,15 @@ struct kdb_quiet {
 struct kdb_quiet kdb_quiet_begin(void); /* around system calls: errno and cancellation stay the host's */
 void kdb_quiet_end(struct kdb_quiet q);
 
+static inline enum kdb_phase kdb_phase(void) {
+    return (enum kdb_phase)(atomic_load_explicit(&kdb_process->state, memory_order_acquire) & 3);
+}
+
+/* There is one, or one is being made; a rotated one may be between two parts. */
+static inline bool kdb_has_trace(void) {
+    return atomic_load_explicit(&kdb_process->state, memory_order_acquire) != 0 && kdb_phase() != KDB_OFF;
+}
+
 static inline uint64_t kdb_ticks(void) {
 #if defined(__x86_64__)
     if (kdb_use_tsc)
@@ -207,37 +269,48 @@ static inline uint64_t kdb_ticks(void) {
     return kdb_now_ns();
 }
 
+static inline __attribute__((always_inline)) uintptr_t kdb_stack(void) {
+#if defined(__x86_64__)
+    uintptr_t at;
+    __asm__ volatile("mov %%rsp, %0" : "=r"(at));
+    return at;
+#else
+    return (uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)1;
+#endif
+}
+
 /* The calling thread's writer, or NULL: inert, stopped, or in the middle of an event already (a
  * signal handler). */
-static inline struct kdb_thread *kdb_enter(void) {
+static inline __attribute__((always_inline)) struct kdb_thread *kdb_enter(void) {
+    uintptr_t stack = kdb_stack();
     if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)) {
         kdb_setup();
         if (atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)
             return NULL;
     }
-    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_busy, memory_order_relaxed))) {
-        kdb_drop();
+    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_busy, memory_order_relaxed)) && !kdb_abandoned(stack)) {
+        kdb_drop_another();
         return NULL;
     }
-    atomic_store_explicit(&kdb_busy, true, memory_order_relaxed);
+    atomic_store_explicit(&kdb_busy, stack, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     struct kdb_thread *t = kdb_self;
     if (KDB_UNLIKELY(!t ||
                      t->generation != atomic_load_explicit(&kdb_process->generation, memory_order_relaxed)))
         t = kdb_enter_slowly();
     if (KDB_UNLIKELY(!t))
-        atomic_store_explicit(&kdb_busy, false, memory_order_relaxed);
+        atomic_store_explicit(&kdb_busy, 0, memory_order_relaxed);
     return t;
 }
 static inline void kdb_leave(void) {
     atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&kdb_busy, false, memory_order_relaxed);
+    atomic_store_explicit(&kdb_busy, 0, memory_order_relaxed);
 }
 
 /* ---- facts.c ---- */
 int kdb_role(int argc, char **argv, char *exe, size_t exe_bytes);
 void kdb_fact(struct kdb_thread *t, const char *name, const char *value);
-void kdb_first_facts(struct kdb_thread *t);
+void kdb_first_facts(struct kdb_thread *t); /* of a part */
 /* What is known of the library behind `address`, once per process. */
 void kdb_library_facts(struct kdb_thread *t, enum kdb_library library, const void *address);
 void kdb_device_facts(struct kdb_thread *t);
@@ -254,7 +327,7 @@ struct kdb_rank kdb_find_rank(void); /* of this process within its job */
 
 /* ---- hooks_roctx.c ---- */
 /* A trace, or a thread in it, begins: the ROCTx ranges that are open already. */
-void kdb_ranges_so_far(struct kdb_thread *t);
+void kdb_ranges_so_far(struct kdb_thread *t, bool first);
 
 /* ---- hooks_hip.c, hooks_device.c ---- */
 extern _Atomic uint32_t kdb_function_epoch; /* counted up when a handle changes its kernel or device */

@@ -6,7 +6,7 @@
  * replaces theirs. */
 #include "describe.h"
 
-static struct kdb_map problems = {.value_bytes = sizeof(struct kdb_id)};
+static struct kdb_map problems = {.value_bytes = sizeof(struct kdb_told *)};
 
 /* miopenTensorLayout_t 0 to 8 */
 static const char *const layouts[] = {"NCHW",  "NHWC",  "CHWN",  "NCHWc", "NCHWc",
@@ -122,15 +122,17 @@ size_t kdb_problem_key(char *room, size_t bytes, const struct kdb_tensor *in, co
     return line.used < bytes ? line.used : 0;
 }
 
-uint32_t kdb_problem(struct kdb_thread *t, char direction, const uint64_t sides[KDB_SIDES]) {
+struct kdb_told *kdb_problem(struct kdb_thread *t, char direction, const uint64_t sides[KDB_SIDES]) {
     struct kdb_desc x, w, y, conv;
-    struct kdb_id id;
+    struct kdb_told *told;
     uint64_t hash = kdb_hash((uint64_t)direction, sides, KDB_SIDES * sizeof *sides);
-    if (kdb_map_get(&problems, hash, &id) && id.generation == t->generation)
-        return id.id;
+    if (kdb_map_get(&problems, hash, &told)) {
+        kdb_told_id(t, told);
+        return told;
+    }
     if (!kdb_content(sides[KDB_X], &x) || !kdb_content(sides[KDB_W], &w) || !kdb_content(sides[KDB_Y], &y) ||
         !kdb_content(sides[KDB_BY], &conv))
-        return 0;
+        return NULL;
     /* MIOpen src/convolution_api.cpp, Make*CtxAndProblem: a transposed convolution swaps forward and
      * backward and, with them, the sides; weights keep their letter. */
     bool transposed = conv.conv.mode == 1;
@@ -141,11 +143,10 @@ uint32_t kdb_problem(struct kdb_thread *t, char direction, const uint64_t sides[
     size_t bytes = kdb_problem_key((char *)t->scratch, KDB_SCRATCH, x_first ? &x.tensor : &y.tensor,
                                    &w.tensor, x_first ? &y.tensor : &x.tensor, &conv.conv, direction);
     kdb_quiet_end(quiet);
-    id.id = bytes ? kdb_text(t, KDBT_PROBLEM_KEY, t->scratch, bytes) : 0;
-    id.generation = t->generation;
-    if (id.id)
-        kdb_map_set(&problems, hash, &id);
-    return id.id;
+    told = bytes ? kdb_tell_text(t, KDBT_PROBLEM_KEY, t->scratch, bytes) : NULL;
+    if (told)
+        kdb_map_set(&problems, hash, &told);
+    return told;
 }
 
 /* MIOpen src/convolution.cpp, GetForwardOutputTensor, of a packed layout; not transposed. An int8 convolution

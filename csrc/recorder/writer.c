@@ -10,34 +10,78 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 _Thread_local struct kdb_thread *kdb_self;
-_Thread_local _Atomic bool kdb_busy;
+_Thread_local _Atomic uintptr_t kdb_busy;
 
 enum { FIRST_BLOCK = 16384, LAST_BLOCK = 1048576 };
 static const uint64_t CLOCK_EVERY = 100000000; /* ticks between clock records: some 30 to 100 ms */
 
-void kdb_drop(void) {
+/* ---- what is lost ---- */
+
+void kdb_drop_another(void) {
     struct kdb_process *p = kdb_process;
-    uint32_t phase = p ? atomic_load(&p->phase) : 0;
-    if (phase >= 2 && p->header)
-        __atomic_fetch_add(&p->header->dropped, 1, __ATOMIC_RELAXED);
+    struct kdbt_header *header = p ? atomic_load(&p->header) : NULL;
+    if (header)
+        __atomic_fetch_add(&header->dropped, 1, __ATOMIC_RELAXED);
+    else if (p && kdb_phase() != KDB_OFF)
+        atomic_fetch_add(&p->lost, 1);
+}
+
+void kdb_drop(void) {
+    uintptr_t busy = atomic_load_explicit(&kdb_busy, memory_order_relaxed);
+    if (busy & 1)
+        return;
+    if (busy)
+        atomic_store_explicit(&kdb_busy, busy | 1, memory_order_relaxed);
+    kdb_drop_another();
+}
+
+/* A handler may jump out of an event (siglongjmp). The next one on this thread then begins at or above
+ * that event's place on the stack, where a handler's own event never is, unless it has a stack of its
+ * own. What the event left half done is not used again. */
+bool kdb_abandoned(uintptr_t stack) {
+    static _Atomic uint32_t times;
+    enum { MOST = 1000 }; /* each leaves a writer and a block behind */
+    uintptr_t busy = atomic_load_explicit(&kdb_busy, memory_order_relaxed);
+    stack_t own;
+    if (stack < (busy & ~(uintptr_t)1) || atomic_load(&times) >= MOST)
+        return false;
+    struct kdb_quiet quiet = kdb_quiet_begin();
+    bool abandoned = sigaltstack(NULL, &own) == 0 && !(own.ss_flags & SS_ONSTACK);
+    kdb_quiet_end(quiet);
+    if (!abandoned)
+        return false;
+    atomic_fetch_add(&times, 1);
+    kdb_drop();
+    kdb_self = NULL;
+    return true;
+}
+
+static void raise_to(uint64_t *field, uint64_t value) {
+    uint64_t seen = __atomic_load_n(field, __ATOMIC_RELAXED);
+    while (seen < value &&
+           !__atomic_compare_exchange_n(field, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+void kdb_removed(uint64_t launches) {
+    struct kdb_process *p = kdb_process;
+    uint64_t sum = atomic_fetch_add(&p->removed, launches) + launches;
+    struct kdbt_header *header = atomic_load(&p->header);
+    if (header)
+        raise_to(&header->removed, sum);
 }
 
 uint32_t kdb_new_id(void) {
     return atomic_fetch_add(&kdb_process->ids, 1) + 1;
 }
 
-static void stop(int error) {
-    struct kdb_process *p = kdb_process;
-    __atomic_store_n(&p->header->stop_errno, (uint32_t)error, __ATOMIC_RELAXED);
-    atomic_store(&p->phase, 3);
-    kdb_say("recording stopped", error);
-}
+/* ---- blocks ---- */
 
 static unsigned char *payload(struct kdbt_block *block) {
     return (unsigned char *)(block + 1);
@@ -57,55 +101,85 @@ static void close_run(struct kdb_thread *t) {
     head.check = 0;
     uint32_t check = kdbt_crc32(0, &head, sizeof head);
     run->check = kdbt_crc32(check, run + 1, bytes - sizeof head);
+    t->launches += (bytes - sizeof head) / sizeof(struct kdbt_launch);
+    __atomic_store_n(&t->block->launches, t->launches, __ATOMIC_RELAXED);
+    __atomic_store_n(&t->block->run, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&run->bytes, bytes, __ATOMIC_RELEASE);
     t->run = NULL;
 }
 
-static void leave_block(struct kdb_thread *t) {
-    if (!t->block)
-        return;
-    close_run(t);
-    __atomic_store_n(&t->block->closed, 1, __ATOMIC_RELEASE);
+static void unmap(struct kdb_thread *t) {
     size_t before = (uintptr_t)t->block & (kdb_page - 1);
-    munmap((char *)t->block - before, before + t->block->bytes);
+    munmap((char *)t->block - before, (size_t)(t->end - (unsigned char *)t->block) + before);
     t->block = NULL;
     t->key = NULL;
 }
 
-/* A file that is shorter than the header says was cut. Blocks become ready in any order. */
-static void reaches(uint64_t end) {
-    uint64_t *bytes = &kdb_process->header->file_bytes, seen = __atomic_load_n(bytes, __ATOMIC_RELAXED);
-    while (seen < end &&
-           !__atomic_compare_exchange_n(bytes, &seen, end, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
+static void leave_block(struct kdb_thread *t) {
+    struct kdbt_block *block = t->block;
+    uint32_t open = 0;
+    if (!block)
+        return;
+    close_run(t);
+    if (!__atomic_compare_exchange_n(&block->closed, &open, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+        kdb_removed(t->launches - block->counted); /* its file is gone: see empty() of part.c */
+    else if (atomic_load(&kdb_part_of(t->generation)->generation) != t->generation) {
+        open = 1;
+        if (__atomic_compare_exchange_n(&block->closed, &open, 2, false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+            kdb_removed(t->launches);
+    }
+    unmap(t);
+}
+
+/* Room in the part: a whole block, or what is left of one. When none is left, stop: 0. Rotate: what the
+ * event in flight still needs, beyond the limit. */
+static uint64_t claim(struct kdb_part *part, uint64_t want, uint64_t size, uint64_t *offset) {
+    uint64_t end = atomic_load(&part->end), take;
+    do {
+        uint64_t room = kdb_part_limit > end ? kdb_part_limit - end : 0;
+        take = size <= room ? size : want <= room ? room : want;
+        if (want > room && !kdb_rotates)
+            return 0;
+    } while (!atomic_compare_exchange_weak(&part->end, &end, end + take));
+    *offset = end;
+    return take;
+}
+
+/* The next block's size, if nothing forces another: with a limit, no thread takes too much of it. */
+static uint32_t grown(uint32_t bytes) {
+    uint64_t most = kdb_part_limit / 16 & ~(uint64_t)(KDBT_BLOCK_ALIGN - 1);
+    most = most < KDBT_BLOCK_ALIGN ? KDBT_BLOCK_ALIGN : most > LAST_BLOCK ? LAST_BLOCK : most;
+    return (uint32_t)(bytes > most ? most : bytes);
 }
 
 /* A new block with room for `bytes`. Out of descriptors is a moment's trouble: this event is lost,
  * the next one tries again. Anything else stops the recording; so does a failed mmap, since each
  * attempt takes room in the file. */
 static bool next_block(struct kdb_thread *t, size_t bytes) {
-    struct kdb_process *p = kdb_process;
-    if (atomic_load(&p->phase) != 2)
+    struct kdb_part *part = kdb_part_of(t->generation);
+    if (kdb_phase() == KDB_OFF || atomic_load(&part->generation) != t->generation)
         return false;
     struct kdb_quiet quiet = kdb_quiet_begin();
     size_t want =
         (bytes + sizeof(struct kdbt_block) + KDBT_BLOCK_ALIGN - 1) & ~(size_t)(KDBT_BLOCK_ALIGN - 1);
-    size_t size = want > t->block_bytes ? want : t->block_bytes;
-    int error = 0, fd = kdb_open_file();
+    uint64_t offset = 0, size = 0;
+    int error = 0, fd = kdb_part_open(part);
     if (fd < 0) {
         error = errno;
-        if (error != EMFILE && error != ENFILE && error != ENOMEM && error != EINTR)
-            stop(error);
+        if (!kdb_passing(error))
+            kdb_stop(t->generation, error);
         kdb_quiet_end(quiet);
         return false;
     }
-    uint64_t offset = atomic_fetch_add(&p->file_end, size);
+    size = claim(part, want, want > t->block_bytes ? want : t->block_bytes, &offset);
     size_t before = offset & (kdb_page - 1); /* pages of 64 KiB hold many blocks: mapped by each owner */
     void *map = MAP_FAILED;
-    if (!kdb_may_grow(offset + size))
+    if (!size)
+        error = KDBT_STOP_LIMIT;
+    else if (!kdb_may_grow(offset + size))
         error = EFBIG;
-    while (!error && (error = posix_fallocate(fd, (off_t)offset, (off_t)size)) == EINTR)
-        error = 0;
+    else
+        error = kdb_allocate(fd, offset, size);
     if (!error && (map = mmap(NULL, before + size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                               (off_t)(offset - before))) == MAP_FAILED)
         error = errno;
@@ -115,12 +189,14 @@ static bool next_block(struct kdb_thread *t, size_t bytes) {
         madvise(map, before + size, MADV_POPULATE_WRITE);
 #endif
     if (map == MAP_FAILED) {
-        stop(error);
+        kdb_stop(t->generation, error);
         kdb_quiet_end(quiet);
         return false;
     }
+    if (offset + size > kdb_part_limit)
+        kdb_part_full(t->generation);
     leave_block(t);
-    reaches(offset + size);
+    raise_to(&part->header->file_bytes, offset + size); /* a shorter file was cut */
     struct kdbt_block *block = (void *)((char *)map + before);
     struct kdbt_block head = {.magic = KDBT_BLOCK_MAGIC,
                               .bytes = (uint32_t)size,
@@ -136,8 +212,8 @@ static bool next_block(struct kdb_thread *t, size_t bytes) {
     t->block = block;
     t->at = payload(block);
     t->end = (unsigned char *)block + size;
-    if (t->block_bytes < LAST_BLOCK)
-        t->block_bytes *= 4;
+    t->launches = 0;
+    t->block_bytes = grown(t->block_bytes * 4);
     kdb_quiet_end(quiet);
     return true;
 }
@@ -193,6 +269,17 @@ uint32_t kdb_text(struct kdb_thread *t, int type, const void *text, size_t bytes
     return kdb_put(t, type, id, kdb_ticks(), text, bytes, NULL, 0, NULL, 0) ? id : 0;
 }
 
+uint32_t kdb_api_id(struct kdb_thread *t, enum kdb_hook hook) {
+    _Atomic uint64_t *said = &kdb_process->api_ids[hook];
+    uint64_t known = atomic_load_explicit(said, memory_order_acquire);
+    if (known >> 32 == t->generation)
+        return (uint32_t)known;
+    uint32_t id = kdb_text(t, KDBT_API, kdb_hook_names[hook], strlen(kdb_hook_names[hook]));
+    if (id)
+        atomic_store_explicit(said, (uint64_t)t->generation << 32 | id, memory_order_release);
+    return id;
+}
+
 /* The first launch of a run, or one after too long a gap for `delta`. */
 bool kdb_launch_slowly(struct kdb_thread *t, uint32_t shape, uint64_t ticks) {
     struct kdbt_launch launch = {shape, 0};
@@ -211,6 +298,7 @@ bool kdb_launch_slowly(struct kdb_thread *t, uint32_t shape, uint64_t ticks) {
     memcpy(run + 1, &launch, sizeof launch);
     t->at += bytes;
     t->run = run;
+    __atomic_store_n(&t->block->run, (uint64_t)((char *)run - (char *)t->block), __ATOMIC_RELAXED);
     t->run_ticks = ticks >> KDBT_TICK_SHIFT;
     publish(t);
     return true;
@@ -224,7 +312,7 @@ static _Atomic uint32_t have_key;
 static void thread_ends(void *state) {
     struct kdb_thread *t = state;
     kdb_self = NULL; /* a hook in a later destructor begins anew */
-    if (t->generation == atomic_load(&kdb_process->generation))
+    if (t->first == kdb_process->first)
         leave_block(t);
     munmap(t, sizeof *t);
 }
@@ -234,50 +322,49 @@ __attribute__((visibility("hidden"))) void kdb_writer_setup(void) {
         atomic_store(&have_key, 1);
 }
 
-static bool file_ready(void) {
-    struct kdb_process *p = kdb_process;
-    for (int i = 0; i < 100000; i++) {
-        uint32_t fresh = 0;
-        if (atomic_compare_exchange_strong(&p->phase, &fresh, 1))
-            return kdb_begin_file();
-        if (fresh != 1)
-            return fresh == 2;
-        sched_yield(); /* another thread makes the file: some system calls long */
-    }
-    return false;
+static struct kdb_thread *new_thread(void) {
+    struct kdb_thread *t =
+        mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (t == MAP_FAILED)
+        return NULL;
+    kdb_self = t;
+    if (atomic_load(&have_key))
+        pthread_setspecific(at_exit_key, t);
+    return t;
 }
 
+/* A thread's first event in this part: it knows nothing that it could refer to. */
 struct kdb_thread *kdb_enter_slowly(void) {
     struct kdb_process *p = kdb_process;
     struct kdb_thread *t = kdb_self;
-    if (!file_ready()) {
-        if (atomic_load(&p->phase) == 0)
-            atomic_fetch_add(&p->lost, 1);
+    uint32_t generation = kdb_part_ready(), number = 0;
+    if (!generation) {
+        kdb_drop();
         return NULL;
     }
     struct kdb_quiet quiet = kdb_quiet_begin();
-    if (!t) {
-        t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (t == MAP_FAILED) {
-            kdb_drop();
-            kdb_quiet_end(quiet);
-            return NULL;
-        }
-        kdb_self = t;
-        if (atomic_load(&have_key))
-            pthread_setspecific(at_exit_key, t);
-    } else {
-        /* Ours from before a fork: its block belongs to the parent. */
-        memset(t, 0, offsetof(struct kdb_thread, scratch));
+    if (!t && !(t = new_thread())) {
+        kdb_drop();
+        kdb_quiet_end(quiet);
+        return NULL;
     }
-    t->generation = atomic_load(&p->generation);
-    t->number = atomic_fetch_add(&p->threads, 1) + 1;
+    if (t->first == p->first) {
+        leave_block(t);
+        number = t->number;
+    } else if (t->block) {
+        unmap(t); /* the parent's, from before a fork */
+    }
+    memset(t, 0, offsetof(struct kdb_thread, scratch));
+    t->generation = generation;
+    t->first = p->first;
+    t->number = number ? number : atomic_fetch_add(&p->threads, 1) + 1;
     t->tid = (uint32_t)syscall(SYS_gettid);
-    t->block_bytes = FIRST_BLOCK;
+    t->block_bytes = kdb_part_limit < UINT64_MAX ? KDBT_BLOCK_ALIGN : FIRST_BLOCK;
     t->clock_ticks = kdb_ticks();
     kdb_quiet_end(quiet);
-    if (t->number == 1)
+    bool first = atomic_exchange(&p->facts_in, generation) != generation;
+    if (first)
         kdb_first_facts(t);
-    kdb_ranges_so_far(t);
+    kdb_ranges_so_far(t, first);
     return t;
 }
