@@ -26,7 +26,8 @@ enum kdbt_role {
     KDBT_ROLE_FRONTEND = 2, /* clang -cc1, started by such a driver */
     KDBT_ROLE_LINKER = 3,
     KDBT_ROLE_BUNDLER = 4,
-    KDBT_ROLE_WRAPPER = 5 /* hipcc: starts a compiler of its own */
+    KDBT_ROLE_WRAPPER = 5, /* hipcc: starts a compiler of its own */
+    KDBT_ROLE_SAMPLER = 6  /* kdbtool record itself: clocks of the cards, nothing else */
 };
 
 enum kdbt_clock_kind { KDBT_CLOCK_NANOSECONDS = 1, KDBT_CLOCK_TSC = 2 };
@@ -163,10 +164,10 @@ struct kdbt_kernel {
 };
 
 enum kdbt_form {
-    KDBT_LAUNCH_MODULE = 1,      /* hipModuleLaunchKernel: grid in work-groups */
-    KDBT_LAUNCH_EXT = 2,         /* hipExtModuleLaunchKernel: grid in work-items */
-    KDBT_LAUNCH_COOPERATIVE = 3, /* grid in work-groups */
-    KDBT_LAUNCH_HOST = 4,        /* hipLaunchKernel: grid in work-groups */
+    KDBT_LAUNCH_MODULE = 1,      /* of a module's function: grid in work-groups */
+    KDBT_LAUNCH_EXT = 2,         /* hipExt- and hipHccModuleLaunchKernel: grid in work-items */
+    KDBT_LAUNCH_COOPERATIVE = 3, /* of either kind: grid in work-groups */
+    KDBT_LAUNCH_HOST = 4,        /* of a host function: grid in work-groups */
     KDBT_LAUNCH_CAPTURED = 256   /* added to the form: into a graph that is being captured, not run */
 };
 
@@ -175,9 +176,9 @@ struct kdbt_shape {
     uint32_t form;
     uint32_t grid[3];
     uint32_t block[3];
-    uint32_t lds; /* dynamic local memory, bytes */
-    uint32_t device;
-    uint64_t stream; /* a number that tells streams apart, not an address to use */
+    uint32_t lds;    /* dynamic local memory, bytes */
+    uint32_t device; /* the stream's */
+    uint64_t stream; /* a number that tells streams apart, not an address to use; 2: each thread's own */
 };
 
 struct kdbt_launch {

@@ -20,6 +20,7 @@ _ROLES = {
     lib.KDBT_ROLE_LINKER: "linker",
     lib.KDBT_ROLE_BUNDLER: "bundler",
     lib.KDBT_ROLE_WRAPPER: "wrapper",
+    lib.KDBT_ROLE_SAMPLER: "sampler",
 }
 _SOURCES = {lib.KDBT_FROM_MEMORY: "memory", lib.KDBT_FROM_FILE: "file", lib.KDBT_FROM_FATBIN: "fatbin"}
 _FORMS = {

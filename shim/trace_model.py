@@ -212,7 +212,7 @@ class Facts:
     ppid: int
     host: str
     exe: str  # base name
-    role: str  # "host", "compiler", "frontend", "linker", "bundler", "wrapper"
+    role: str  # "host", "compiler", "frontend", "linker", "bundler", "wrapper", "sampler"
     start_ns: int
     miopen_version: str | None
     miopen_path: str | None

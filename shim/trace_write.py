@@ -21,7 +21,7 @@ _BLOCK_ROOM = 1 << 20  # bytes of records after which a block ends
 _ROW, _DONE = 100, 101  # SQLite's results of a step
 
 
-def struct(name: str, **fields: Any) -> bytes:
+def struct(name: str, /, **fields: Any) -> bytes:
     """One struct kdbt_NAME as bytes."""
     return bytes(ffi.buffer(ffi.new(f"struct kdbt_{name} *", fields)))
 

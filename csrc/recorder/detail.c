@@ -135,7 +135,7 @@ static const struct shape shapes[KDB_KINDS] = {
                   {"type", data_type},
                   {"padded", NULL}},
                  {"dropout"}},
-    [KDB_DROPOUT] = {{{"mask", NULL}, {"rng", NULL}}, {"rate"}},
+    [KDB_DROPOUT] = {{{"mask", NULL}, {"rng", NULL}}, {"dropout"}},
     [KDB_CTC] = {{{"ctc", data_type}, {"blank", NULL}, {"softmax", NULL}}, {NULL}},
     [KDB_MHA] = {{{NULL, NULL}}, {"mha_scale"}},
     [KDB_SEQUENCE] = {{{"", data_type}, {"", rnn_layouts}, {"", NULL}, {"", NULL}, {"", NULL}}, {NULL}},

@@ -270,7 +270,7 @@ static struct kdb_told *detail_of(struct kdb_thread *t, uint64_t hash, const str
     for (uint32_t i = 0; i < w->parts; i++) {
         const struct part *part = &w->part[i];
         items[n++] = (struct kdb_item){names[0][i], KDB_PART, 1, 0, part->kind};
-        if (w->what == KDB_PROBLEM_OBJECT || part->kind == KDB_NORM)
+        if (w->what == KDB_PROBLEM_OBJECT || part->kind == KDB_NORM || part->kind == KDB_ACTIVATION)
             items[n++] =
                 (struct kdb_item){"direction", KDB_DIRECTION, 1, 0, (uint64_t)(int64_t)part->direction};
         if (w->what == KDB_PROBLEM_OBJECT && part->desc > KDB_ABSENT)

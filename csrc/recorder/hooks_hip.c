@@ -260,16 +260,3 @@ uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function) {
     struct kdb_told *kernel = kernel_behind(t, function);
     return kernel ? kdb_told_id(t, kernel) : 0;
 }
-
-/* A pointer taken this way is as good as one from dlsym. */
-int hipGetProcAddress(const char *name, void **function, int version, uint64_t flags, void *status) {
-    REAL(hipGetProcAddress);
-    int result = real(name, function, version, flags, status);
-    if (result == 0 && name && function && *function) {
-        kdb_setup();
-        void *ours = atomic_load(&kdb_mode) == 2 ? kdb_thunk_for(name, *function) : NULL;
-        if (ours)
-            *function = ours;
-    }
-    return result;
-}

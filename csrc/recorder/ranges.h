@@ -3,7 +3,7 @@
 #define KDB_RANGES_H
 #include "internal.h"
 
-enum { KDB_RANGE_ROOM = 488 }; /* bytes of a name that is kept while its range is open */
+enum { KDB_RANGE_ROOM = 1000 }; /* bytes of a name that is kept while its range is open */
 struct kdb_open_range {
     uint64_t ticks, id; /* id: of a start; 0 of a push */
     int32_t below;      /* of a push: the one that was open before it, or -1 */

@@ -246,6 +246,30 @@ for name in ("hipLaunchKernel", "hipLaunchKernel_spt"):
     assert [x.stream for x in hip_program(standins, traces, code).trace.launches] == [0, PER_THREAD]
 
 
+POINTERS = {
+    "hipGetProcAddress": "600, c.c_uint64(2), None",
+    "hipGetProcAddress_spt": "600, c.c_uint64(0), None",
+    "hipGetDriverEntryPoint": "c.c_ulonglong(2), None",
+    "hipGetDriverEntryPoint_spt": "c.c_ulonglong(0), None",
+}
+
+
+@pytest.mark.parametrize("name", POINTERS)
+def test_pointer_to_another_function_than_asked_for(standins: Standins, traces: Path, name: str) -> None:
+    code = f"""
+register()
+def pointer(asked, *types):
+    call({name!r}, asked, c.byref(found := P()), {POINTERS[name]})
+    return c.CFUNCTYPE(c.c_int, *types)(found.value)
+pointer(b"hipGetDeviceProperties", P, c.c_int)(c.create_string_buffer(1472), 0)
+pointer(b"hipLaunchKernel", P, dim3, dim3, P, c.c_size_t, P)(HOST, G, B, None, 0, None)
+call({name!r}, b"nothing", c.byref(P()), {POINTERS[name]}, want=500)
+"""
+    trace = hip_program(standins, traces, code).trace
+    assert [(x.kernel, x.stream) for x in trace.launches] == [("host_kernel", PER_THREAD)]
+    assert (trace.facts.device, trace.facts.cu) == ("gfx1030", 100)
+
+
 # -- captures and graphs
 
 

@@ -204,11 +204,26 @@ int hipRuntimeGetVersion(int *version) {
     *version = TAG * 10000000;
     return 0;
 }
+/* Of a later version or for the thread's own stream, as HIP does it. */
 int hipGetProcAddress(const char *name, void **function, int version, uint64_t flags, void *status) {
-    if (name[0] != 'h')
+    if (strcmp(name, "hipModuleLaunchKernel") == 0)
+        *function = (void *)hipModuleLaunchKernel;
+    else if (strcmp(name, "hipLaunchKernel") == 0)
+        *function = flags == 2 ? (void *)hipLaunchKernel_spt : (void *)hipLaunchKernel;
+    else if (strcmp(name, "hipGetDeviceProperties") == 0)
+        *function = (void *)hipGetDevicePropertiesR0600;
+    else
         return 500;
-    *function = (void *)hipModuleLaunchKernel;
     return 0;
+}
+int hipGetProcAddress_spt(const char *name, void **function, int version, uint64_t flags, void *status) {
+    return hipGetProcAddress(name, function, version, 2, status);
+}
+int hipGetDriverEntryPoint(const char *name, void **function, unsigned long long flags, void *status) {
+    return hipGetProcAddress(name, function, 700, flags, status);
+}
+int hipGetDriverEntryPoint_spt(const char *name, void **function, unsigned long long flags, void *status) {
+    return hipGetProcAddress(name, function, 700, 2, status);
 }
 /* What is to be given out next. */
 void standin_next(void *handle) {
