@@ -100,7 +100,8 @@ enum kdbt_type {
     KDBT_RANGE_NAME = 19, /* dictionary: text, of a ROCTx range or mark */
     KDBT_RANGE = 20,      /* struct kdbt_range */
     KDBT_SAMPLE = 21,     /* struct kdbt_sample: a device's clocks */
-    KDBT_GATE = 22        /* struct kdbt_gate: recording was paused or goes on */
+    KDBT_GATE = 22,       /* struct kdbt_gate: recording was paused or goes on */
+    KDBT_OUTPUT = 23      /* struct kdbt_output: how large a compile's result is, once known */
 };
 
 /* Before each record's payload. Records begin at multiples of 8; `bytes` is the whole record with
@@ -199,14 +200,20 @@ enum kdbt_compiler { KDBT_BY_PROCESS = 1, KDBT_BY_HIPRTC = 2, KDBT_BY_COMGR = 3 
 struct kdbt_compile {
     uint32_t by;       /* enum kdbt_compiler */
     int32_t result;    /* the library's; a process says it in KDBT_EXIT */
-    uint32_t action;   /* COMGR: amd_comgr_action_kind_t, numbered by the version in the facts */
+    uint32_t action;   /* COMGR: amd_comgr_action_kind_t, by the version in the facts; hipRTC: 1 a link */
     uint32_t nested;   /* 1: inside another compile of this thread (hipRTC calls COMGR) */
     uint64_t duration; /* ticks; the record's `ticks` is its begin; of a process 0 */
-    uint64_t bytes;    /* of what came out; 0 not known */
+    uint64_t bytes;    /* of what came out; 0 not known: perhaps a KDBT_OUTPUT says it */
     uint32_t name_bytes;
     uint32_t option_bytes;
     uint32_t left_out; /* options that are not on the published list: counted, not kept */
     uint32_t starter;  /* of a process: pid of the program with MIOpen that started it, 0 none */
+};
+
+struct kdbt_output {
+    uint32_t compile; /* id of the record */
+    uint32_t reserved;
+    uint64_t bytes;
 };
 
 struct kdbt_exit {

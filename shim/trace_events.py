@@ -38,9 +38,15 @@ class Events:
     def compiles(self) -> list[Compile]:
         """A process has one compile at most, and one exit."""
         ended = [self.reader.view("exit", r.at) for r in self.made.all(lib.KDBT_EXIT)]
-        return [one for r in self.made.all(lib.KDBT_COMPILE) if (one := self._compile(r, ended))]
+        sizes: dict[int, int] = {}
+        for r in self.made.all(lib.KDBT_OUTPUT):
+            output = self.reader.view("output", r.at)
+            sizes[output.compile] = max(sizes.get(output.compile, 0), int(output.bytes))
+        found = [one for r in self.made.all(lib.KDBT_COMPILE) if (one := self._compile(r, ended, sizes))]
+        self.made.unresolved += len(sizes.keys() - {r.id for r in self.made.all(lib.KDBT_COMPILE)})
+        return found
 
-    def _compile(self, r: Raw, ended: list[ffi.CData]) -> Compile | None:
+    def _compile(self, r: Raw, ended: list[ffi.CData], sizes: dict[int, int]) -> Compile | None:
         c = self.reader.view("compile", r.at)
         at = r.at + ffi.sizeof("struct kdbt_compile")
         name, options = int(c.name_bytes), int(c.option_bytes)
@@ -58,7 +64,7 @@ class Events:
             result=None if process else int(c.result),
             action=int(c.action),
             nested=bool(c.nested),
-            size=int(c.bytes),
+            size=int(c.bytes) or (sizes.get(r.id, 0) if r.id else 0),
             starter=int(c.starter) or None,
             exit_code=int(end.code) if end is not None else None,
             thread=r.thread,

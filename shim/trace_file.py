@@ -162,6 +162,6 @@ _SHORTEST = {
         "STEP": "step", "API": "", "PROBLEM_KEY": "", "PROBLEM": "problem", "MODULE": "module",
         "KERNEL": "kernel", "SHAPE": "shape", "LAUNCHES": "", "CALL": "call", "DETAIL": "",
         "COMPILE": "compile", "EXIT": "exit", "GRAPH": "graph", "RANGE_NAME": "", "RANGE": "range",
-        "SAMPLE": "sample", "GATE": "gate",
+        "SAMPLE": "sample", "GATE": "gate", "OUTPUT": "output",
     }.items()
 }  # fmt: skip

@@ -30,6 +30,7 @@ _Static_assert(sizeof(struct kdbt_launch) == 8, "launch");
 _Static_assert(sizeof(struct kdbt_call) == 24, "call");
 _Static_assert(sizeof(struct kdbt_compile) == 48, "compile");
 _Static_assert(sizeof(struct kdbt_exit) == 16, "exit");
+_Static_assert(sizeof(struct kdbt_output) == 16, "output");
 _Static_assert(sizeof(struct kdbt_graph) == 24, "graph");
 _Static_assert(sizeof(struct kdbt_range) == 16, "range");
 _Static_assert(sizeof(struct kdbt_sample) == 24, "sample");

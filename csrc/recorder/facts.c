@@ -129,7 +129,7 @@ bool kdb_getters_log(void) {
 }
 
 void kdb_library_facts(struct kdb_thread *t, enum kdb_library library, const void *address) {
-    static const char *const names[KDB_LIBRARIES] = {"hip", "miopen", "sqlite"};
+    static const char *const names[KDB_LIBRARIES] = {"hip", "miopen", "sqlite", "hiprtc", "comgr", "roctx"};
     struct kdb_object object;
     if (atomic_load_explicit(&kdb_process->said[library], memory_order_relaxed) ||
         atomic_exchange(&kdb_process->said[library], 1))
@@ -150,6 +150,15 @@ void kdb_library_facts(struct kdb_thread *t, enum kdb_library library, const voi
             if (get && get(&major, &minor, &patch) == 0) {
                 snprintf(text, sizeof text, "%zu.%zu.%zu", major, minor, patch);
                 kdb_fact(t, "miopen.version", text);
+            }
+        } else if (library == KDB_LIB_COMGR) { /* tells two numbers, and logs nothing */
+            void (*get)(size_t *, size_t *) =
+                (void (*)(size_t *, size_t *))kdb_symbol_at(address, "amd_comgr_get_version");
+            size_t major = 0, minor = 0;
+            if (get) {
+                get(&major, &minor);
+                snprintf(text, sizeof text, "%zu.%zu", major, minor);
+                kdb_fact(t, "comgr.version", text);
             }
         } else if (library == KDB_LIB_HIP) {
             int (*get)(int *) = (int (*)(int *))kdb_symbol_at(address, "hipRuntimeGetVersion");

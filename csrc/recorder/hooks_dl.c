@@ -77,7 +77,8 @@ static bool worth_a_look(void *handle, const char *name) {
     if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name)
         return false;
     if (!begins(name, "hip") && !begins(name, "miopen") && !begins(name, "sqlite3_") &&
-        !begins(name, "__hip") && !begins(name, "_Z24hip") && !begins(name, "roctx"))
+        !begins(name, "__hip") && !begins(name, "_Z24hip") && !begins(name, "roctx") &&
+        !begins(name, "amd_comgr_"))
         return false;
     kdb_setup();
     return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;

@@ -1,7 +1,7 @@
 /* The recorder comes up: whether it records at all, how much, and by which clock.
  *
  * Without KDBTOOL_TRACE_DIR it is inert. With it, no file is made until the first event, except in a
- * compiler or linker, whose trace says only that it ran. */
+ * compiler or linker (child.c). */
 #include "internal.h"
 
 #include <errno.h>
@@ -172,7 +172,10 @@ __attribute__((constructor)) static void loaded(int argc, char **argv) {
         return;
     struct kdb_quiet quiet = kdb_quiet_begin(); /* a program begins with errno 0, whatever /proc says */
     kdb_header_facts.role = (uint32_t)kdb_role(argc, argv, kdb_header_facts.exe, sizeof kdb_header_facts.exe);
-    kdb_quiet_end(quiet);
-    if (kdb_header_facts.role != KDBT_ROLE_HOST && kdb_enter())
+    struct kdb_thread *t = kdb_header_facts.role == KDBT_ROLE_HOST ? NULL : kdb_enter();
+    if (t) {
+        kdb_child(t, (int)kdb_header_facts.role, argc, argv, kdb_header_facts.load_ticks);
         kdb_leave();
+    }
+    kdb_quiet_end(quiet);
 }

@@ -44,6 +44,10 @@ struct kdb_argument { /* miopenTensorArgument_t */
     void *buffer;
 };
 
+struct kdb_handle { /* amd_comgr_data_t, amd_comgr_data_set_t, amd_comgr_action_info_t */
+    uint64_t handle;
+};
+
 enum kdb_library {
     KDB_LIB_HIP,
     KDB_LIB_MIOPEN,
@@ -318,6 +322,9 @@ void kdb_saw_device(int device, const char *name, int units);
 int kdb_device_named(int device, char *name, size_t room); /* its length, 0 not known; -1: no such number */
 void kdb_saw_hip_version(int version);
 bool kdb_getters_log(void); /* MIOpen's or HIP's API logging is on: never call a getter */
+
+/* ---- child.c: of a compiler's process, at its begin ---- */
+void kdb_child(struct kdb_thread *t, int role, int argc, char **argv, uint64_t ticks);
 
 /* ---- rank.c ---- */
 struct kdb_rank {

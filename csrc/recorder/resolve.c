@@ -234,7 +234,10 @@ static bool provides(const void *address, enum kdb_library library) {
         return false;
     const char *base = strrchr(object.path, '/');
     base = base ? base + 1 : object.path;
-    return strncmp(base, provider[library], strlen(provider[library])) == 0;
+    /* libamdhip64 has hipRTC's functions, too */
+    return strncmp(base, provider[library], strlen(provider[library])) == 0 ||
+           (library == KDB_LIB_HIPRTC &&
+            strncmp(base, provider[KDB_LIB_HIP], strlen(provider[KDB_LIB_HIP])) == 0);
 }
 
 struct pair {
