@@ -9,14 +9,13 @@ enum { NAME_MOST = 65536 }; /* bytes of a name; a longer one is cut */
 
 static struct kdb_map names = {.value_bytes = sizeof(struct kdb_id)}; /* by hash */
 
-/* csrc/recorder/gate.c, where it is built in. `name` is that of the range for a pop and a stop too, cut to
- * KDB_RANGE_ROOM - 1 bytes; `t` is NULL while there is no trace. */
+/* gate.c, where it is built in: after the record. `t` is NULL while there is no trace. */
 void kdb_region(struct kdb_thread *t, int op, const char *name, uint64_t id)
     __attribute__((weak, visibility("hidden")));
 
-static void region(struct kdb_thread *t, int op, const struct kdb_open_range *r, uint64_t id) {
-    if (kdb_region && r)
-        kdb_region(t, op, r->name, id);
+static void region(struct kdb_thread *t, int op, const char *name, uint64_t id) {
+    if (kdb_region)
+        kdb_region(t, op, name, id);
 }
 
 static uint32_t name_id(struct kdb_thread *t, const char *name) {
@@ -91,7 +90,8 @@ int roctxRangePushA(const char *message) {
         return level;
     if (t)
         put(t, KDBT_RANGE_PUSH, name, 0, ticks);
-    region(t, KDBT_RANGE_PUSH, kdb_range_push(name, ticks), 0);
+    kdb_range_push(name, ticks);
+    region(t, KDBT_RANGE_PUSH, name, 0);
     end(t);
     return level;
 }
@@ -101,13 +101,13 @@ int roctxRangePop(void) {
     int level = real ? real() : -1;
     uint64_t ticks = kdb_ticks();
     struct kdb_thread *t;
-    struct kdb_open_range closed;
     if (level < 0 || !begin(&t))
         return level;
-    bool open = kdb_range_pop(&closed);
-    if (t && open)
-        put(t, KDBT_RANGE_POP, NULL, 0, ticks);
-    region(t, KDBT_RANGE_POP, open ? &closed : NULL, 0);
+    if (kdb_range_pop()) {
+        if (t)
+            put(t, KDBT_RANGE_POP, NULL, 0, ticks);
+        region(t, KDBT_RANGE_POP, NULL, 0);
+    }
     end(t);
     return level;
 }
@@ -122,23 +122,23 @@ uint64_t roctxRangeStartA(const char *message) {
         return id;
     if (t)
         put(t, KDBT_RANGE_START, name, id, ticks);
-    region(t, KDBT_RANGE_START, kdb_range_start(name, id, ticks), id);
+    kdb_range_start(name, id, ticks);
+    region(t, KDBT_RANGE_START, name, id);
     end(t);
     return id;
 }
 
 void roctxRangeStop(uint64_t id) {
     kdb_fn_roctxRangeStop real = KDB_REAL(roctxRangeStop);
-    struct kdb_open_range closed;
     struct kdb_thread *t;
     if (real)
         real(id);
     uint64_t ticks = kdb_ticks();
     if (!begin(&t))
         return;
-    bool open = kdb_range_stop(id, &closed);
+    kdb_range_stop(id);
     if (t)
         put(t, KDBT_RANGE_STOP, NULL, id, ticks);
-    region(t, KDBT_RANGE_STOP, open ? &closed : NULL, id);
+    region(t, KDBT_RANGE_STOP, NULL, id);
     end(t);
 }

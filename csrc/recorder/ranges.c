@@ -54,54 +54,46 @@ static int32_t take(const char *name, uint64_t id, uint64_t ticks) {
     return -1;
 }
 
-const struct kdb_open_range *kdb_range_push(const char *name, uint64_t ticks) {
+void kdb_range_push(const char *name, uint64_t ticks) {
     int32_t i = without_room ? -1 : take(name, 0, ticks);
     if (i < 0) {
         without_room++;
-        return NULL;
+        return;
     }
-    struct kdb_open_range *r = &entries()[i];
-    r->below = top_plus_1 - 1;
+    entries()[i].below = top_plus_1 - 1;
     atomic_store(&state[i], PUSHED);
     top_plus_1 = i + 1;
-    return r;
 }
 
-bool kdb_range_pop(struct kdb_open_range *closed) {
+bool kdb_range_pop(void) {
     int32_t i = top_plus_1 - 1;
-    closed->name[0] = 0;
     if (without_room) {
         without_room--;
         return true;
     }
     if (i < 0)
         return false;
-    *closed = entries()[i];
-    top_plus_1 = closed->below + 1;
+    top_plus_1 = entries()[i].below + 1;
     atomic_store(&state[i], FREE);
     return true;
 }
 
-const struct kdb_open_range *kdb_range_start(const char *name, uint64_t id, uint64_t ticks) {
+void kdb_range_start(const char *name, uint64_t id, uint64_t ticks) {
     int32_t i = take(name, id, ticks);
-    if (i < 0)
-        return NULL;
-    atomic_store(&state[i], STARTED);
-    return &entries()[i];
+    if (i >= 0)
+        atomic_store(&state[i], STARTED);
 }
 
-bool kdb_range_stop(uint64_t id, struct kdb_open_range *closed) {
+void kdb_range_stop(uint64_t id) {
     int32_t end = atomic_load(&used);
     for (int32_t i = 0; i < end; i++) {
         uint32_t is = STARTED;
         if (atomic_load(&state[i]) != STARTED || entries()[i].id != id ||
             !atomic_compare_exchange_strong(&state[i], &is, MINE))
             continue;
-        *closed = entries()[i];
         atomic_store(&state[i], FREE);
-        return true;
+        return;
     }
-    return false;
 }
 
 void kdb_each_push(void (*put)(struct kdb_thread *t, const struct kdb_open_range *r), struct kdb_thread *t) {

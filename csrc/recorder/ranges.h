@@ -11,12 +11,10 @@ struct kdb_open_range {
     char name[KDB_RANGE_ROOM]; /* zero-terminated, cut */
 };
 
-/* A new range, good until it is closed; NULL: there is no room. */
-const struct kdb_open_range *kdb_range_push(const char *name, uint64_t ticks);
-const struct kdb_open_range *kdb_range_start(const char *name, uint64_t id, uint64_t ticks);
-/* The thread's innermost push: whether there was one, and a copy, without a name if it had no room. */
-bool kdb_range_pop(struct kdb_open_range *closed);
-bool kdb_range_stop(uint64_t id, struct kdb_open_range *closed);
+void kdb_range_push(const char *name, uint64_t ticks);
+bool kdb_range_pop(void); /* whether one was open in this thread */
+void kdb_range_start(const char *name, uint64_t id, uint64_t ticks);
+void kdb_range_stop(uint64_t id);
 
 /* For a trace, or a thread in it, that begins: the thread's pushes, outermost first; all starts. */
 void kdb_each_push(void (*put)(struct kdb_thread *t, const struct kdb_open_range *r), struct kdb_thread *t);
