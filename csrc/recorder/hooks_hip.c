@@ -20,6 +20,8 @@ struct fat_binary {
 static struct kdb_map modules = {.value_bytes = sizeof(struct kdb_told *)};   /* by handle, fat binary, MD5 */
 static struct kdb_map kernels = {.value_bytes = sizeof(struct kdb_told *)};   /* by module and name */
 static struct kdb_map functions = {.value_bytes = sizeof(struct kdb_told *)}; /* by handle or host address */
+/* Of a listed kernel's handle: its module. */
+static struct kdb_map owners = {.value_bytes = sizeof(struct kdb_told *)};
 static struct kdb_map host_functions = {.value_bytes = sizeof(struct host_function)};
 static struct kdb_map fat_binaries = {.value_bytes = sizeof(struct fat_binary)};
 _Thread_local const void *kdb_by_pointer;
@@ -129,15 +131,23 @@ static void function_is(const void *function, struct kdb_told *kernel) {
         atomic_fetch_add_explicit(&kdb_function_epoch, 1, memory_order_release);
 }
 
-static void named(void **function, void *module, const char *name) {
-    struct kdb_thread *t;
+static struct kdb_told *module_behind(const void *module) {
     struct kdb_told *told;
-    if (!function || !*function || !name || (t = kdb_enter()) == NULL)
-        return;
-    struct kdb_told *kernel = kernel_of(kdb_map_get(&modules, (uintptr_t)module, &told) ? told : NULL, name);
-    function_is(*function, kernel);
+    return kdb_map_get(&modules, (uintptr_t)module, &told) ? told : NULL;
+}
+
+static void is_named(struct kdb_thread *t, const void *function, struct kdb_told *module, const char *name) {
+    struct kdb_told *kernel = kernel_of(module, name);
+    function_is(function, kernel);
     if (kernel)
         kdb_told_id(t, kernel);
+}
+
+static void named(void *const *function, const void *module, const char *name) {
+    struct kdb_thread *t;
+    if (!function || !*function || !name || (t = kdb_enter()) == NULL)
+        return;
+    is_named(t, *function, module_behind(module), name);
     kdb_leave();
 }
 
@@ -154,6 +164,42 @@ int hipLibraryGetKernel(void **kernel, void *library, const char *name) {
     int result = real(kernel, library, name);
     if (result == 0)
         named(kernel, library, name);
+    return result;
+}
+
+/* Kernels that are listed and not asked for have no name until the host wants to know it. */
+static void listed(void *const *all, unsigned count, const void *library) {
+    struct kdb_thread *t = kdb_enter();
+    if (!t)
+        return;
+    struct kdb_told *module = module_behind(library), *owner;
+    for (unsigned i = 0; i < count && all[i]; i++) {
+        if (kdb_map_get(&owners, (uintptr_t)all[i], &owner) && owner == module)
+            continue;
+        is_named(t, all[i], module, "");
+        kdb_map_set(&owners, (uintptr_t)all[i], &module);
+    }
+    kdb_leave();
+}
+
+int hipLibraryEnumerateKernels(void **all, unsigned count, void *library) {
+    REAL(hipLibraryEnumerateKernels);
+    int result = real(all, count, library);
+    if (result == 0 && all)
+        listed(all, count, library);
+    return result;
+}
+
+int hipKernelGetName(const char **name, void *kernel) {
+    REAL(hipKernelGetName);
+    int result = real(name, kernel);
+    struct kdb_thread *t;
+    struct kdb_told *module;
+    if (result == 0 && name && *name && kdb_map_get(&owners, (uintptr_t)kernel, &module) &&
+        (t = kdb_enter()) != NULL) {
+        is_named(t, kernel, module, *name);
+        kdb_leave();
+    }
     return result;
 }
 

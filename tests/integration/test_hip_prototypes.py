@@ -14,6 +14,7 @@ LONG = 8, ("size_t", "uint64_t", "unsigned long long")
 ELSEWHERE = {"__hipRegisterFatBinary", "__hipUnregisterFatBinary", "__hipRegisterFunction"}
 OF_HIP_7 = {
     *("hipModuleLoadFatBinary", "hipLibraryLoadData", "hipLibraryLoadFromFile", "hipLibraryUnload"),
+    *("hipLibraryEnumerateKernels", "hipKernelGetName"),
     *("hipLibraryGetKernel", "hipKernelGetFunction", "hipLaunchKernelExC", "hipDrvLaunchKernelEx"),
     *("hipGetProcAddress_spt", "hipGetDriverEntryPoint", "hipGetDriverEntryPoint_spt"),
 }

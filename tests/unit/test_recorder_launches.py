@@ -157,6 +157,25 @@ for load, what in (("hipLibraryLoadData", IMAGE), ("hipLibraryLoadFromFile", b"/
     assert [(m.size, m.source) for m in trace.modules] == [(64, "memory"), (0, "file")]
 
 
+def test_kernels_that_are_listed(standins: Standins, traces: Path) -> None:
+    """Nameless until the host asks; another library's at the same handles are others."""
+    code = """
+for ask, image in (True, IMAGE), (False, IMAGE.replace(bytes(9), b"another 9", 1)):
+    library = new("hipLibraryLoadData", image, None, None, 0, None, None, 0)
+    kernels = (P * 2)()
+    call("hipLibraryEnumerateKernels", kernels, 2, library)
+    launch(P(kernels[1])); name = c.c_char_p()
+    if ask:
+        for kernel in kernels: call("hipKernelGetName", c.byref(name), P(kernel))
+        call("hipLibraryEnumerateKernels", kernels, 2, library)
+    for kernel in kernels: launch(P(kernel))
+    call("hipLibraryUnload", library)
+"""
+    launches = list(hip_program(standins, traces, code).trace.launches)
+    assert [x.kernel for x in launches] == ["", "first", "second", "", "", ""]
+    assert len({x.module for x in launches}) == 2 and None not in {x.module for x in launches}
+
+
 def test_function_of_a_host_function(standins: Standins, traces: Path) -> None:
     x = one(standins, traces, "register(); launch(new('hipGetFuncBySymbol', HOST))")
     assert (x.kernel, x.form, x.module and x.module.source) == ("host_kernel", "module", "fatbin")

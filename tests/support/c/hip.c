@@ -122,6 +122,15 @@ int hipLibraryGetKernel(void **kernel, void *library, const char *name) {
     return hipModuleGetFunction(kernel, library, name);
 }
 GIVE(hipKernelGetFunction, void *kernel)
+int hipLibraryEnumerateKernels(void **all, unsigned n, void *library) {
+    for (unsigned i = 0; i < n; i++)
+        all[i] = &handles[40 + i % 20];
+    return 0;
+}
+int hipKernelGetName(const char **name, void *kernel) {
+    *name = kernel == &handles[40] ? "first" : "second";
+    return 0;
+}
 GIVE(hipGetFuncBySymbol, const void *host)
 GIVE(hipModuleLoadFatBinary, const void *image)
 GIVE(hipStreamCreate)
