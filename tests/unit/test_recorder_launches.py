@@ -332,6 +332,30 @@ call("hipGraphLaunch", new("hipGraphInstantiateWithFlags", graph, c.c_ulonglong(
     assert graphs(trace) == [1]
 
 
+def test_captures_at_once(standins: Standins, traces: Path) -> None:
+    """Four threads capture into graphs of their own, while a fifth launches."""
+    code = """
+f, execs = function("k"), []
+def capture(count):
+    s, graph = new("hipStreamCreate"), P()
+    call("hipStreamBeginCapture", s, 2)
+    for _ in range(count): launch(f, s)
+    with lock: call("hipStreamEndCapture", s, c.byref(graph)); execs.append(graph)
+def run(s):
+    for _ in range(500): launch(f, s)
+lock = threading.Lock()
+threads = [threading.Thread(target=capture, args=(500 + i,)) for i in range(4)]
+threads.append(threading.Thread(target=run, args=(new("hipStreamCreate"),)))
+for t in threads: t.start()
+for t in threads: t.join()
+for graph in execs:
+    call("hipGraphLaunch", new("hipGraphInstantiateWithParams", graph, None), None)
+"""
+    trace = hip_program(standins, traces, code).trace
+    assert Counter(captured(trace)) == {True: 2006, False: 500}
+    assert sorted(n for n in graphs(trace) if n is not None) == [500, 501, 502, 503]
+
+
 def test_captures_that_end_without_a_graph(standins: Standins, traces: Path) -> None:
     code = """
 f, s = function("k"), new("hipStreamCreate")

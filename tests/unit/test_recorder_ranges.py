@@ -119,6 +119,21 @@ os.waitpid(child, 0); roctx.roctxRangePop(); roctx.roctxRangePop()
     assert ranges(child) == [*both, (1, "pop", "", 0)]
 
 
+def test_each_part_begins_with_what_is_open(standins: Standins, traces: Path) -> None:
+    code = """
+f = function("k")
+roctx.roctxRangePushA(b"outer"); roctx.roctxRangePushA(b"closed"); roctx.roctxRangePop()
+roctx.roctxRangeStartA(b"started")
+for _ in range(60000): hip.hipModuleLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, None, None, None)
+"""
+    ran = hip_program(standins, traces, code, env={"KDBTOOL_TRACE_LIMIT": f"{1 << 20}:rotate"})
+    first, *later = sorted(ran.traces, key=lambda t: t.facts.part)
+    assert len(later) >= 1 and sum(len(t.launches) for t in ran.traces) == 60000
+    assert [op for _, op, _, _ in ranges(first)] == ["push", "push", "pop", "start"]
+    for part in later:
+        assert [(op, name) for _, op, name, _ in ranges(part)] == [("start", "started"), ("push", "outer")]
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_more_than_there_is_room_for(standins: Standins, traces: Path, before: bool) -> None:
     """1,024 are kept for a trace that begins later; all pops match, and nothing is left open."""
