@@ -40,7 +40,7 @@ static const char *const rnn_directions[] = {"one", "both", NULL};
 static const char *const rnn_algorithms[] = {"default", "fundamental", NULL};
 static const char *const rnn_layouts[] = {"unknown", "seq-major-unpadded", "seq-major", "batch-major", NULL};
 /* enum kdb_kind */
-static const char *const parts[] = {"",    "",         "",       "conv",      "pooling", "activation",
+static const char *const parts[] = {"",    "",         "",       "conv",      "pool",    "activation",
                                     "lrn", "softmax",  "reduce", "rnn",       "dropout", "ctc",
                                     "mha", "sequence", "graph",  "batchnorm", "bias",    NULL};
 static const char *const backends[] = {"convolution",
@@ -264,7 +264,7 @@ static void add_item(struct kdb_line *line, const struct kdb_item *item, uint64_
     double real;
     if (item->kind > KDB_CONV && item->kind < KDB_KINDS && item->kind != KDB_SEQUENCE) {
         if (!kdb_content(word, &desc))
-            kdb_add(line, " %s=%s", item->name, word == KDB_ABSENT ? "-" : "?");
+            kdb_add(line, " %s=%s", parts[item->kind], word == KDB_ABSENT ? "-" : "?");
         else
             add_plain(line, desc.kind, &desc.plain);
         return;

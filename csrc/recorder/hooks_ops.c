@@ -16,7 +16,7 @@ static uint64_t bits(double value) {
 #define TENSORS(name, list, n) {#name, KDB_TENSORS, 0, LENGTH(list, n), ADDRESS(list)}
 #define INTS(name, list, n) {#name, KDB_INTS, 0, LENGTH(list, n), ADDRESS(list)}
 #define LENGTH(list, n) (list) && (int32_t)(n) > 0 ? (uint32_t)(n) : 0
-#define OBJECT(kind, desc) {#desc, KDB_##kind, 0, 1, ADDRESS(desc)}
+#define OBJECT(kind, desc) {"", KDB_##kind, 0, 1, ADDRESS(desc)}
 #define CHOICE(name, saying, value) {#name, KDB_##saying, 0, 1, (uint64_t)(int64_t)(value)}
 #define NUMBER(name, value) {#name, KDB_NUMBER, 0, 1, (uint64_t)(int64_t)(value)}
 #define REAL_NUMBER(name, value) {#name, KDB_REAL, 0, 1, bits((double)(value))}
