@@ -37,6 +37,7 @@ static inline uint32_t kdb_captured(const void *stream) {
                : 0;
 }
 
+void kdb_capture_new_stream(const void *stream);
 /* Something that may hold kernels went into the graph that this stream is captured into. */
 void kdb_capture_uncertain(const void *stream);
 void kdb_graph_captured(const void *graph, bool counted, int32_t kernels, bool before);

@@ -118,18 +118,29 @@ BEGIN(hipStreamBeginCaptureToGraph,
 END(hipStreamEndCapture, stream)
 END(hipStreamEndCapture_spt, kdb_or_per_thread(stream))
 
-/* Its capture, if it began there, is over. */
+/* What was captured at this handle is over, for all of it if it began here. */
+static void forget(const void *stream, const struct part *part) {
+    if (part->capture == UNCOUNTED || captures[part->capture].origin == key_of(stream))
+        ends(stream, NULL);
+    else
+        kdb_map_drop(&streams, key_of(stream));
+}
+
+/* A stream that is new is not captured, whatever became of the one before it. */
+void kdb_capture_new_stream(const void *stream) {
+    struct part part;
+    if (atomic_load_explicit(&kdb_captures, memory_order_relaxed) && part_of(&streams, key_of(stream), &part))
+        forget(stream, &part);
+}
+
 int hipStreamDestroy(void *stream) {
     KDB_REAL_HIP(hipStreamDestroy);
     struct part part;
     bool captured = KDB_UNLIKELY(atomic_load_explicit(&kdb_captures, memory_order_relaxed)) &&
                     part_of(&streams, key_of(stream), &part);
     int result = real(stream);
-    if (captured && result == 0 &&
-        (part.capture == UNCOUNTED || captures[part.capture].origin == key_of(stream)))
-        ends(stream, NULL);
-    else if (captured && result == 0)
-        kdb_map_drop(&streams, key_of(stream));
+    if (captured && result == 0)
+        forget(stream, &part);
     return result;
 }
 

@@ -77,6 +77,7 @@ static void stream_is(void *const *stream, int result) {
     int device = kdb_device, old;
     if (result != 0 || !stream || !*stream || !kdb_shadows())
         return;
+    kdb_capture_new_stream(*stream);
     bool known = kdb_map_get(&streams, (uintptr_t)*stream, &old);
     if (known && old == device)
         return;

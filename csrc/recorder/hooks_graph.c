@@ -12,16 +12,18 @@ struct count {
     /* 0: not known; 1: only what was added by hand to a graph that something else makes; else all of it is
      * known, if this is still the epoch. */
     uint32_t epoch;
+    uint32_t serial; /* tells graphs apart that had one handle */
 };
 struct node {
     uint64_t graph;
     int32_t kernels;
-    uint32_t unused;
+    uint32_t serial; /* the graph's */
 };
 static struct kdb_map graphs = {.value_bytes = sizeof(struct count)};
 static struct kdb_map execs = {.value_bytes = sizeof(int32_t)};
 static struct kdb_map nodes = {.value_bytes = sizeof(struct node)};
 static _Atomic uint32_t epoch = 2; /* counted up when no graph's count is to be trusted */
+static _Atomic uint32_t serials;
 
 static int32_t known(const void *graph) {
     struct count c;
@@ -29,23 +31,24 @@ static int32_t known(const void *graph) {
 }
 
 static void set(const void *graph, int32_t kernels, uint32_t as) {
-    struct count c = {kernels, as};
+    struct count c = {kernels, as, atomic_fetch_add(&serials, 1)};
     if ((uintptr_t)graph > 1)
         kdb_map_set(&graphs, (uintptr_t)graph, &c);
 }
 
 /* A node that holds so many kernels, or -1. */
 static void add(void *const *node, const void *graph, int32_t kernels) {
-    struct count c = {0, 1};
-    struct node n = {(uintptr_t)graph, kernels, 0};
+    struct count c;
     if ((uintptr_t)graph <= 1 || !kdb_shadows())
         return;
-    kdb_map_get(&graphs, (uintptr_t)graph, &c);
+    if (!kdb_map_get(&graphs, (uintptr_t)graph, &c))
+        c = (struct count){0, 1, atomic_fetch_add(&serials, 1)};
     if (kernels < 0)
         c.epoch = 0;
     c.kernels += kernels;
     kdb_map_set(&graphs, (uintptr_t)graph, &c);
-    if (node && (uintptr_t)*node > 1)
+    struct node n = {(uintptr_t)graph, kernels, c.serial};
+    if (node)
         kdb_map_set(&nodes, (uintptr_t)*node, &n);
 }
 
@@ -117,20 +120,19 @@ int hipGraphAddNode(void **node, void *graph, void *const *after, size_t count, 
     return result;
 }
 
-/* A node that was captured, or found in a clone, may be any graph's and a kernel or not. */
+/* One that was not seen may be any graph's, and a kernel or not: it was captured, say, or found in a clone.
+ */
 int hipGraphDestroyNode(void *node) {
     KDB_REAL_HIP(hipGraphDestroyNode);
     struct node n;
     struct count c;
-    bool seen = kdb_map_get(&nodes, (uintptr_t)node, &n);
-    if (seen)
-        kdb_map_drop(&nodes, (uintptr_t)node);
+    bool seen =
+        kdb_map_get(&nodes, (uintptr_t)node, &n) && kdb_map_get(&graphs, n.graph, &c) && c.serial == n.serial;
+    kdb_map_drop(&nodes, (uintptr_t)node); /* before: the handle may be given out again right after */
     int result = real(node);
-    if (result != 0)
-        return result;
-    if (!seen)
+    if (result == 0 && !seen)
         atomic_fetch_add(&epoch, 1);
-    else if (n.kernels >= 0 && kdb_map_get(&graphs, n.graph, &c)) {
+    else if (result == 0 && n.kernels >= 0) {
         c.kernels -= n.kernels;
         kdb_map_set(&graphs, n.graph, &c);
     }
@@ -139,7 +141,7 @@ int hipGraphDestroyNode(void *node) {
 
 static void instantiated(void *const *exec, const void *graph) {
     int32_t kernels = known(graph);
-    if (exec && (uintptr_t)*exec > 1 && kdb_shadows())
+    if (exec && kdb_shadows())
         kdb_map_set(&execs, (uintptr_t)*exec, &kernels);
 }
 

@@ -363,11 +363,14 @@ call("hipStreamBeginCapture", s, 0); launch(f, s)
 call("hipStreamDestroy", s)
 assert new("hipStreamCreate").value == s.value
 launch(f, s)
+call("hipStreamBeginCapture", s, 0); hip.standin_next(s)
+assert new("hipStreamCreateWithFlags", 0).value == s.value  # hipDeviceReset took it
+launch(f, s)
 call("hipStreamEndCapture", None, None, want=901)
 call("hipStreamBeginCapture", None, 0, want=1)
 launch(f)
 """
-    assert captured(hip_program(standins, traces, code).trace) == [True, False, False]
+    assert captured(hip_program(standins, traces, code).trace) == [True, False, False, False]
 
 
 def test_more_captures_than_are_counted(standins: Standins, traces: Path) -> None:
@@ -409,6 +412,11 @@ NODES = {
     "graph launched into a capture": (
         "call('hipStreamBeginCapture', s, 0); launch(f, s); call('hipGraphLaunch', P(0x30), s); "
         "graph = end()",
+        None,
+    ),
+    "another graph's node at a handle that was a kernel's": (
+        "a = kernel(); call('hipGraphDestroy', graph); graph = new('hipGraphCreate', 0); kernel(); "
+        "call('hipGraphDestroyNode', a)",
         None,
     ),
     "never seen": ("graph = P(0x4448)", None),
