@@ -10,15 +10,24 @@
                 (uintptr_t)(stream)                                                                          \
         }                                                                                                    \
     }
-#define SHAPE(form) WORDS((form) | kdb_captured(stream), gx, gy, gz, bx, by, bz, lds, stream)
-#define HOST_SHAPE(form, stream)                                                                             \
-    WORDS((form) | kdb_captured(stream), grid.x, grid.y, grid.z, block.x, block.y, block.z, lds, stream)
+#define SHAPE(form) WORDS(form, gx, gy, gz, bx, by, bz, lds, stream)
+#define HOST_SHAPE(form, stream) WORDS(form, grid.x, grid.y, grid.z, block.x, block.y, block.z, lds, stream)
 
-/* One that is not worth a copy of the fast path. */
+/* One that is not worth a copy of the fast path: a rare form, or any while something is being captured. */
 static __attribute__((noinline)) void launched(const void *real, const void *function,
                                                const struct kdb_words *w) {
-    kdb_launched(real, function, *w);
+    struct kdb_words v = *w;
+    v.at[0] |= (uint64_t)kdb_captured((const void *)(uintptr_t)v.at[KDB_SHAPE_WORDS - 1]) << 32;
+    kdb_launched(real, function, v);
 }
+
+#define LAUNCHED(function, words)                                                                            \
+    do {                                                                                                     \
+        if (KDB_UNLIKELY(atomic_load_explicit(&kdb_captures, memory_order_relaxed)))                         \
+            launched((void *)real, function, &words);                                                        \
+        else                                                                                                 \
+            kdb_launched((void *)real, function, words);                                                     \
+    } while (0)
 
 /* ---- of a module's function ---- */
 
@@ -27,7 +36,7 @@ int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
     KDB_REAL_HIP(hipModuleLaunchKernel);
     int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra);
     if (result == 0)
-        kdb_launched((void *)real, function, SHAPE(KDBT_LAUNCH_MODULE));
+        LAUNCHED(function, SHAPE(KDBT_LAUNCH_MODULE));
     return result;
 }
 
@@ -37,7 +46,7 @@ int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
         KDB_REAL_HIP(name);                                                                                  \
         int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args, extra, start, stop, flags);   \
         if (result == 0)                                                                                     \
-            kdb_launched((void *)real, function, SHAPE(KDBT_LAUNCH_EXT));                                    \
+            LAUNCHED(function, SHAPE(KDBT_LAUNCH_EXT));                                                      \
         return result;                                                                                       \
     }
 #define HCC(name)                                                                                            \
@@ -59,7 +68,7 @@ int hipModuleLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, u
     KDB_REAL_HIP(hipModuleLaunchCooperativeKernel);
     int result = real(function, gx, gy, gz, bx, by, bz, lds, stream, args);
     if (result == 0)
-        kdb_launched((void *)real, function, SHAPE(KDBT_LAUNCH_COOPERATIVE));
+        LAUNCHED(function, SHAPE(KDBT_LAUNCH_COOPERATIVE));
     return result;
 }
 
@@ -73,9 +82,8 @@ int hipDrvLaunchKernelEx(const void *config, void *function, void **args, void *
     int result = real(config, function, args, extra);
     const struct driver_config *c = config;
     if (result == 0 && c)
-        kdb_launched((void *)real, function,
-                     WORDS(KDBT_LAUNCH_MODULE | kdb_captured(c->stream), c->gx, c->gy, c->gz, c->bx, c->by,
-                           c->bz, c->lds, c->stream));
+        launched((void *)real, function,
+                 &WORDS(KDBT_LAUNCH_MODULE, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->lds, c->stream));
     return result;
 }
 
@@ -86,7 +94,7 @@ int hipLaunchKernel(const void *function, struct kdb_dim3 grid, struct kdb_dim3 
     KDB_REAL_HIP(hipLaunchKernel);
     int result = real(function, grid, block, args, lds, stream);
     if (result == 0)
-        kdb_launched((void *)real, function, HOST_SHAPE(KDBT_LAUNCH_HOST, stream));
+        LAUNCHED(function, HOST_SHAPE(KDBT_LAUNCH_HOST, stream));
     return result;
 }
 
@@ -95,7 +103,7 @@ int hipLaunchKernel_spt(const void *function, struct kdb_dim3 grid, struct kdb_d
     KDB_REAL_HIP(hipLaunchKernel_spt);
     int result = real(function, grid, block, args, lds, stream);
     if (result == 0)
-        kdb_launched((void *)real, function, HOST_SHAPE(KDBT_LAUNCH_HOST, kdb_or_per_thread(stream)));
+        LAUNCHED(function, HOST_SHAPE(KDBT_LAUNCH_HOST, kdb_or_per_thread(stream)));
     return result;
 }
 
@@ -104,7 +112,7 @@ int hipExtLaunchKernel(const void *function, struct kdb_dim3 grid, struct kdb_di
     KDB_REAL_HIP(hipExtLaunchKernel);
     int result = real(function, grid, block, args, lds, stream, start, stop, flags);
     if (result == 0)
-        kdb_launched((void *)real, function, HOST_SHAPE(KDBT_LAUNCH_HOST, stream));
+        LAUNCHED(function, HOST_SHAPE(KDBT_LAUNCH_HOST, stream));
     return result;
 }
 
@@ -137,9 +145,9 @@ int hipLaunchKernelExC(const void *config, const void *function, void **args) {
     int result = real(config, function, args);
     const struct host_config *c = config;
     if (result == 0 && c)
-        kdb_launched((void *)real, function,
-                     WORDS(KDBT_LAUNCH_HOST | kdb_captured(c->stream), c->grid.x, c->grid.y, c->grid.z,
-                           c->block.x, c->block.y, c->block.z, c->lds, c->stream));
+        launched((void *)real, function,
+                 &WORDS(KDBT_LAUNCH_HOST, c->grid.x, c->grid.y, c->grid.z, c->block.x, c->block.y, c->block.z,
+                        c->lds, c->stream));
     return result;
 }
 
@@ -217,7 +225,7 @@ int hipLaunchByPtr(const void *function) {
     kdb_by_pointer = NULL;
     if (result == 0 && (!kdb_self || (kdb_self == t && t->at == at))) /* else HIP's own call was seen */
         launched((void *)real, function,
-                 &WORDS(KDBT_LAUNCH_HOST | kdb_captured(c->stream), c->grid.x, c->grid.y, c->grid.z,
-                        c->block.x, c->block.y, c->block.z, c->lds, c->stream));
+                 &WORDS(KDBT_LAUNCH_HOST, c->grid.x, c->grid.y, c->grid.z, c->block.x, c->block.y, c->block.z,
+                        c->lds, c->stream));
     return result;
 }
