@@ -8,51 +8,41 @@ bool kdb_active(void) {
     return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;
 }
 
-/* The call comes out of the library that it goes to: its first versions call their successors. */
-static bool inside(const void *real, const void *caller) {
-    static _Atomic uintptr_t low, high;
-    static _Atomic uint32_t epoch;
-    uint32_t now = atomic_load_explicit(&kdb_epoch, memory_order_acquire);
-    uintptr_t from = atomic_load_explicit(&low, memory_order_relaxed);
-    uintptr_t to = atomic_load_explicit(&high, memory_order_relaxed);
-    if (KDB_UNLIKELY(atomic_load_explicit(&epoch, memory_order_acquire) != now ||
-                     (uintptr_t)real - from >= to - from)) {
-        struct kdb_object object;
-        if (!kdb_object_at(real, &object))
-            return false;
-        from = object.low;
-        to = object.high;
-        atomic_store_explicit(&low, from, memory_order_relaxed);
-        atomic_store_explicit(&high, to, memory_order_relaxed);
-        atomic_store_explicit(&epoch, now, memory_order_release);
-    }
-    return (uintptr_t)caller - from < to - from;
+/* The call comes out of the library that it goes to: some first versions call their successors. The
+ * caller was noted when the real function was found (kdb_resolve); one that came by a pointer from
+ * dlsym was not, and is no library's own call. */
+static bool inside(enum kdb_hook hook, const void *real, const void *caller) {
+    struct kdb_caller *c = atomic_load_explicit(&kdb_callers[hook], memory_order_acquire);
+    while (c && (uintptr_t)caller - c->low >= c->high - c->low)
+        c = c->next;
+    return c && (uintptr_t)real - c->low < c->high - c->low;
 }
 
-static struct kdb_thread *enter(struct kdb_call *call, const void *real, const void *caller) {
+static struct kdb_thread *enter(struct kdb_call *call, enum kdb_hook hook, const void *real,
+                                const void *caller) {
     memset(call, 0, sizeof *call);
     struct kdb_thread *t = kdb_enter();
     if (!t)
         return NULL;
     kdb_library_facts(t, KDB_LIB_MIOPEN, real);
     kdb_device_facts(t);
-    call->nested = inside(real, caller);
+    call->nested = inside(hook, real, caller);
     return t;
 }
 
-void kdb_begin(struct kdb_call *call, const void *real, const void *caller, const struct kdb_item *items,
-               size_t n, uint64_t of) {
-    struct kdb_thread *t = enter(call, real, caller);
+void kdb_begin(struct kdb_call *call, enum kdb_hook hook, const void *real, const void *caller,
+               const struct kdb_item *items, size_t n) {
+    struct kdb_thread *t = enter(call, hook, real, caller);
     if (t) {
-        call->about = n ? kdb_detail(t, real, of, items, n) : NULL;
+        call->about = n ? kdb_detail(t, real, hook, items, n) : NULL;
         kdb_leave();
     }
     call->ticks = kdb_ticks();
 }
 
-void kdb_begin_conv(struct kdb_call *call, const void *real, const void *caller, char direction,
-                    const void *x, const void *w, const void *y, const void *conv) {
-    struct kdb_thread *t = enter(call, real, caller);
+void kdb_begin_conv(struct kdb_call *call, enum kdb_hook hook, const void *real, const void *caller,
+                    char direction, const void *x, const void *w, const void *y, const void *conv) {
+    struct kdb_thread *t = enter(call, hook, real, caller);
     call->convolution = true;
     if (t) {
         uint64_t sides[KDB_SIDES] = {kdb_described(real, x, KDB_TENSOR), kdb_described(real, w, KDB_TENSOR),
@@ -63,8 +53,9 @@ void kdb_begin_conv(struct kdb_call *call, const void *real, const void *caller,
     call->ticks = kdb_ticks();
 }
 
-void kdb_begin_whole(struct kdb_call *call, const void *real, const void *caller, const void *whole) {
-    struct kdb_thread *t = enter(call, real, caller);
+void kdb_begin_whole(struct kdb_call *call, enum kdb_hook hook, const void *real, const void *caller,
+                     const void *whole) {
+    struct kdb_thread *t = enter(call, hook, real, caller);
     if (t) {
         kdb_whole_about(t, whole, call);
         kdb_leave();

@@ -138,12 +138,13 @@ struct kdb_call {
         *about; /* the problem's key or the detail: the trace may go on in another part meanwhile */
     bool convolution, wanted, nested;
 };
-void kdb_begin(struct kdb_call *call, const void *real, const void *caller, const struct kdb_item *items,
-               size_t n, uint64_t of);
-void kdb_begin_conv(struct kdb_call *call, const void *real, const void *caller, char direction,
-                    const void *x, const void *w, const void *y, const void *conv);
+void kdb_begin(struct kdb_call *call, enum kdb_hook hook, const void *real, const void *caller,
+               const struct kdb_item *items, size_t n);
+void kdb_begin_conv(struct kdb_call *call, enum kdb_hook hook, const void *real, const void *caller,
+                    char direction, const void *x, const void *w, const void *y, const void *conv);
 /* A call with a fusion plan, a problem or a solution: one with a convolution has its key. */
-void kdb_begin_whole(struct kdb_call *call, const void *real, const void *caller, const void *whole);
+void kdb_begin_whole(struct kdb_call *call, enum kdb_hook hook, const void *real, const void *caller,
+                     const void *whole);
 /* Writes the record; returns `result`. */
 int kdb_end(const struct kdb_call *call, enum kdb_hook hook, int result, int algorithm, uint64_t solution,
             uint64_t space);

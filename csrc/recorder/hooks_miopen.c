@@ -20,7 +20,7 @@
         struct kdb_call call;                                                                                \
         const void *caller = __builtin_return_address(0);                                                    \
         KDB_REAL_OR_FAIL(name);                                                                              \
-        kdb_begin_conv(&call, (void *)real, caller, direction, x, w, y, conv_desc);                          \
+        kdb_begin_conv(&call, KDB_##name, (void *)real, caller, direction, x, w, y, conv_desc);              \
         int result = real args;                                                                              \
         return kdb_end(&call, KDB_##name, result, __VA_ARGS__);                                              \
     }
@@ -30,7 +30,7 @@
         struct kdb_call call;                                                                                \
         const void *caller = __builtin_return_address(0);                                                    \
         KDB_REAL_OR_FAIL(name);                                                                              \
-        kdb_begin_whole(&call, (void *)real, caller, whole);                                                 \
+        kdb_begin_whole(&call, KDB_##name, (void *)real, caller, whole);                                     \
         int result = real args;                                                                              \
         if (result == 0 && kdb_active())                                                                     \
             then;                                                                                            \

@@ -28,7 +28,7 @@ static uint64_t bits(double value) {
         const void *caller = __builtin_return_address(0);                                                    \
         const struct kdb_item list[] = {KDB_UNPACK items};                                                   \
         KDB_REAL_OR_FAIL(name);                                                                              \
-        kdb_begin(&call, (void *)real, caller, list, sizeof list / sizeof *list, KDB_##name);                \
+        kdb_begin(&call, KDB_##name, (void *)real, caller, list, sizeof list / sizeof *list);                \
         int result = real args;                                                                              \
         if (result == 0 && kdb_active())                                                                     \
             then;                                                                                            \

@@ -81,19 +81,27 @@ def library(getters: bool) -> str:
 
 
 def program() -> str:
-    """C that calls each function once, each argument another, and prints what it got and what arrived."""
+    """C that calls each function, each argument another, and prints what it got and what arrived; then all
+    again: exit code 9 if that took memory."""
     parts = [
         "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n",
+        "static unsigned long taken;\nvoid *__libc_malloc(size_t);\n",
+        "void *malloc(size_t n) {\n    taken++;\n    return __libc_malloc(n);\n}\n",
         "extern char *standin_base;\nextern int standin_varied;\nuint64_t standin_hash(void);\n",
         "static char pool[64 * 4096];\n",
         *(f"int {h.name}({', '.join(map(_plain, h.parameters))});\n" for h in HOOKS),
-        "int main(void) {\n    int result;\n    standin_base = pool;\n    standin_varied = 1;\n",
+        "static void all(bool say) {\n    int result;\n",
     ]
     for hook in HOOKS:
         arguments = ", ".join(_argument(i, p) for i, p in enumerate(hook.parameters))
         parts.append(f"    result = {hook.name}({arguments});\n")
-        parts.append(f'    printf("{hook.name} %d %llx\\n", result, (unsigned long long)standin_hash());\n')
-    return "".join(parts) + "    return 0;\n}\n"
+        parts.append("    if (say)\n")
+        parts.append(
+            f'        printf("{hook.name} %d %llx\\n", result, (unsigned long long)standin_hash());\n'
+        )
+    parts.append("}\nint main(void) {\n    standin_base = pool;\n    standin_varied = 1;\n    all(true);\n")
+    parts.append("    taken = 0;\n    all(false);\n    return taken == 0 ? 0 : 9;\n}\n")
+    return "".join(parts)
 
 
 def _argument(i: int, parameter: str) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import collections
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import absent
 from support import miopen_standin as standin
 from support.miopen_scripts import Script, built, script
 from support.standins import Standins, standins, traces
@@ -16,7 +19,8 @@ __all__ = ["built", "script", "standins", "traces"]  # fixtures
 def test_every_argument_arrives_and_every_result_comes_back(
     standins: Standins, traces: Path, built: Path
 ) -> None:
-    """From 1 to 47 arguments; one event for each call, failed ones with their result; none for a setter."""
+    """From 1 to 47 arguments; one event for each call, failed ones with their result; none for a setter.
+    All a second time: nothing is taken from the heap."""
     env = {"LD_LIBRARY_PATH": str(built / "plain")}
     plain, ran = (standins.run(t, built / "calls", env=env) for t in (None, traces))
     assert (ran.code, ran.out, ran.err) == (0, plain.out, "")
@@ -25,10 +29,10 @@ def test_every_argument_arrives_and_every_result_comes_back(
     assert len(set(said.values())) == 5
     forms = {h.name: h.form for h in standin.HOOKS}
     events = [n for n, form in forms.items() if form in standin.EVENTS - standin.CONVOLUTIONS]
-    assert [(c.api, c.result) for c in ran.trace.calls] == [(name, said[name]) for name in events]
+    assert [(c.api, c.result) for c in ran.trace.calls] == [(name, said[name]) for name in events] * 2
     assert len(events) == 76
     # nothing set them, and this library has no getters
-    assert ran.trace.notes == ["25 calls of a convolution whose descriptors were set out of sight"]
+    assert ran.trace.notes == ["50 calls of a convolution whose descriptors were set out of sight"]
 
 
 T = "FP32[2,8,16,16]"
@@ -326,3 +330,24 @@ os.wait()
 """
     ran = script(code)
     assert [[c.detail for c in t.calls] for t in ran.traces] == [[f"y={T}"]] * 2
+
+
+def test_numbers_have_a_point_in_every_locale(script: Script, tmp_path: Path) -> None:
+    """A program that writes 0,5 for itself."""
+    source = 'comment_char %\nLC_NUMERIC\ndecimal_point ","\nthousands_sep "."\ngrouping 3\nEND LC_NUMERIC\n'
+    (tmp_path / "comma").write_text(source)
+    made = ["localedef", "-c", "-i", tmp_path / "comma", "-f", "UTF-8", tmp_path / "xx_XX"]
+    if shutil.which("localedef"):
+        subprocess.run(made, capture_output=True, check=False)  # it misses the other categories
+    if not (tmp_path / "xx_XX").is_dir():
+        absent("no locale can be made (Debian: locales)")
+    code = """
+import locale
+locale.setlocale(locale.LC_NUMERIC, "xx_XX")
+print(locale.str(0.5))
+api('miopenSetLRNDescriptor', lrn_desc=9, lrn_n=10000, lrn_alpha=0.5, lrn_beta=1234567.25, lrn_k=1e-5)
+api('miopenLRNForward', lrn_desc=9)
+"""
+    ran = script(code, LOCPATH=str(tmp_path))
+    assert ran.out == "0,5\n"
+    assert ran.trace.calls[0].detail.startswith("lrn=within-channel n=10000 alpha=0.5 beta=1234567.2 k=1e-05")
