@@ -249,6 +249,7 @@ int amd_comgr_do_action(int kind, struct kdb_handle info, struct kdb_handle inpu
     event.option_bytes = page ? told((char *)t->scratch, sizeof t->scratch, page) : 0;
     struct kdb_id id = kdb_compiled(t, c.ticks, &event, first.name.text, (const char *)t->scratch);
     kdb_map_get(&sets, output.handle, &out);
+    out.first = 0; /* COMGR puts the results in by its own exported functions */
     out.compile = id;
     out.name = first.name;
     kdb_map_set(&sets, output.handle, &out);

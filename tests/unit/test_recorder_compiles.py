@@ -38,7 +38,8 @@ def compilers(standins: Standins, tmp_path_factory: pytest.TempPathFactory) -> C
         comgr = place / f"libamd_comgr.so.{major}"
         compile_standin(comgr, "comgr.c", f"-DMAJOR={major}", f"-Wl,-soname,{comgr.name}")
         rtc = place / ("libamdhip64.so.5" if place == hip5 else "libhiprtc.so.6")
-        compile_standin(rtc, "hiprtc.c", f"-Wl,-soname,{rtc.name}", "-ldl")
+        tag = ['-DTAG="HIP"'] if place == hip5 else []
+        compile_standin(rtc, "hiprtc.c", *tag, f"-Wl,-soname,{rtc.name}", "-ldl")
         compile_standin(place / "librtcuser.so", "rtcuser.c", f"-DCOMGR={major}", str(rtc), str(comgr))
     compile_standin(folder / "clang++-21", "compiler.c")
     return Compilers(folder, two, hip5, folder / "clang++-21")
@@ -110,6 +111,22 @@ print(rtc.hiprtcGetCodeSize(p, ctypes.byref(size)), size.value, rtc.hiprtcDestro
         False,
         54321,
     )  # the first size that was asked for
+
+
+@pytest.mark.parametrize("first", ["user", "hip"])
+def test_the_copy_within_hip_is_not_taken_for_hiprtc(
+    standins: Standins, traces: Path, compilers: Compilers, first: str
+) -> None:
+    """The program's calls go where ld.so bound them: `same` compares what the libraries print."""
+    loads = [
+        f"user = ctypes.CDLL({str(compilers.folder / 'librtcuser.so')!r})",
+        f"ctypes.CDLL({str(compilers.hip5 / 'libamdhip64.so.5')!r}, ctypes.RTLD_GLOBAL)",
+    ]
+    code = "import ctypes\n" + "\n".join(loads if first == "user" else reversed(loads))
+    code += "\nuser.rtc_compile(b'a.cpp', 0, None)"
+    ran = same(standins, traces, *python(code), env={"LD_LIBRARY_PATH": str(compilers.folder)})
+    assert ("create libhiprtc" if first == "user" else "create HIP") in ran.out
+    assert compiled(ran.trace) == 1
 
 
 def test_compile_that_fails(standins: Standins, traces: Path, compilers: Compilers) -> None:
@@ -342,6 +359,19 @@ def test_compiler_that_miopen_starts(
     assert [compiled(trace) for trace in (driver(ran), host)] == [1, 0]
     data = driver(ran).path.read_bytes()
     assert not any(word in data for word in (b"/tmp", b"conv.o", b"miopen-1"))
+
+
+@pytest.mark.parametrize("how", ["posix_spawn", "fork"])
+def test_started_without_a_shell(standins: Standins, traces: Path, compilers: Compilers, how: str) -> None:
+    before = "None" if how == "posix_spawn" else "lambda: None"
+    code = f"""
+import ctypes, subprocess
+ctypes.CDLL({str(standins.folder / "libMIOpen.so.1")!r})
+print(subprocess.run({[str(compilers.clang), *CLANG]!r}, close_fds=False, preexec_fn={before}).returncode)
+"""
+    (one,) = driver(same(standins, traces, *python(code), env={"END": "2"})).compiles
+    assert (one.name, one.options, one.exit_code) == ("conv.cpp", SHOWN, 2)
+    assert one.starter is not None
 
 
 def test_several_shells_up(standins: Standins, traces: Path, compilers: Compilers) -> None:

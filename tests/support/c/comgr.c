@@ -78,6 +78,9 @@ int amd_comgr_action_info_set_options(handle info, const char *options) {
 #endif
 int amd_comgr_do_action(int kind, handle info, handle input, handle result) {
     const char *name = names[in_set[input.handle % 4096] % 4096];
+    handle made; /* as COMGR does: by its own exported functions */
+    amd_comgr_create_data(6, &made);
+    amd_comgr_data_set_add(result, made);
     printf("action %d %d %s\n", kind, input.handle != result.handle && info.handle >> 32 == 1, name);
     return strncmp(name, "bad", 3) == 0;
 }

@@ -7,6 +7,9 @@
 #include <string.h>
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
+#ifndef TAG
+#define TAG "libhiprtc"
+#endif
 typedef struct {
     uint64_t handle;
 } handle;
@@ -44,7 +47,7 @@ int hiprtcCreateProgram(void **program, const char *source, const char *name, in
                         const char **names) {
     struct program *p = calloc(1, sizeof *p);
     snprintf(p->name, sizeof p->name, "%s", name ? name : "");
-    printf("create %s %s %d %s %s\n", source, p->name, headers, headers ? texts[0] : "-",
+    printf("create " TAG " %s %s %d %s %s\n", source, p->name, headers, headers ? texts[0] : "-",
            headers ? names[0] : "-");
     *program = p;
     return 0;
