@@ -148,7 +148,8 @@ struct kdb_shape_slot {
 };
 struct kdb_thread {
     uint32_t generation, number, tid, sequence;
-    uint32_t first; /* of the process that it belongs to: a forked child finds its parent's here */
+    uint32_t first;            /* of the process that it belongs to: a forked child finds its parent's here */
+    struct kdb_thread *before; /* the writer that this one took the place of: see kdb_abandoned */
     struct kdbt_block *block;
     unsigned char *at, *end; /* where the next record goes */
     struct kdbt_record *run; /* launches still being added; NULL if none */

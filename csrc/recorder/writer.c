@@ -17,6 +17,7 @@
 
 _Thread_local struct kdb_thread *kdb_self;
 _Thread_local _Atomic uintptr_t kdb_busy;
+static _Thread_local struct kdb_thread *put_aside; /* see kdb_abandoned; the newest of a list */
 
 enum { FIRST_BLOCK = 16384, LAST_BLOCK = 1048576 };
 static const uint64_t CLOCK_EVERY = 100000000; /* ticks between clock records: some 30 to 100 ms */
@@ -43,21 +44,21 @@ void kdb_drop(void) {
 
 /* A handler may jump out of an event (siglongjmp). The next one on this thread then begins at or above
  * that event's place on the stack, where a handler's own event never is, unless it has a stack of its
- * own. What the event left half done is not used again. */
+ * own. The writer that the event left half done is put aside: should that event go on after all, as
+ * where handlers switch between stacks, it finds everything in its place. */
 bool kdb_abandoned(uintptr_t stack) {
-    static _Atomic uint32_t times;
-    enum { MOST = 1000 }; /* each leaves a writer and a block behind */
     uintptr_t busy = atomic_load_explicit(&kdb_busy, memory_order_relaxed);
     stack_t own;
-    if (stack < (busy & ~(uintptr_t)1) || atomic_load(&times) >= MOST)
+    if (stack < (busy & ~(uintptr_t)1))
         return false;
     struct kdb_quiet quiet = kdb_quiet_begin();
     bool abandoned = sigaltstack(NULL, &own) == 0 && !(own.ss_flags & SS_ONSTACK);
     kdb_quiet_end(quiet);
     if (!abandoned)
         return false;
-    atomic_fetch_add(&times, 1);
     kdb_drop();
+    if (kdb_self)
+        put_aside = kdb_self;
     kdb_self = NULL;
     return true;
 }
@@ -309,12 +310,23 @@ bool kdb_launch_slowly(struct kdb_thread *t, uint32_t shape, uint64_t ticks) {
 static pthread_key_t at_exit_key;
 static _Atomic uint32_t have_key;
 
-static void thread_ends(void *state) {
-    struct kdb_thread *t = state;
-    kdb_self = NULL; /* a hook in a later destructor begins anew */
+static void end_of(struct kdb_thread *t) {
     if (t->first == kdb_process->first)
         leave_block(t);
+    else if (t->block)
+        unmap(t); /* the parent's, from before a fork */
     munmap(t, sizeof *t);
+}
+
+static void thread_ends(void *state) {
+    struct kdb_thread *t = state, *next = put_aside;
+    kdb_self = put_aside = NULL; /* a hook in a later destructor begins anew */
+    while (next) {
+        struct kdb_thread *other = next;
+        next = other->before;
+        end_of(other);
+    }
+    end_of(t);
 }
 
 __attribute__((visibility("hidden"))) void kdb_writer_setup(void) {
@@ -323,10 +335,21 @@ __attribute__((visibility("hidden"))) void kdb_writer_setup(void) {
 }
 
 static struct kdb_thread *new_thread(void) {
-    struct kdb_thread *t =
-        mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (t == MAP_FAILED)
-        return NULL;
+    enum { ASIDE = 16 };
+    struct kdb_thread *t, **last = &put_aside;
+    int n = 0;
+    for (; *last && n < ASIDE - 1; n++)
+        last = &(*last)->before;
+    if ((t = *last) != NULL) { /* the oldest of many: it is used again */
+        *last = t->before;
+        if (t->block)
+            unmap(t);
+        memset(t, 0, offsetof(struct kdb_thread, scratch));
+    } else {
+        t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (t == MAP_FAILED)
+            return NULL;
+    }
     kdb_self = t;
     if (atomic_load(&have_key))
         pthread_setspecific(at_exit_key, t);
@@ -336,8 +359,8 @@ static struct kdb_thread *new_thread(void) {
 /* A thread's first event in this part: it knows nothing that it could refer to. */
 struct kdb_thread *kdb_enter_slowly(void) {
     struct kdb_process *p = kdb_process;
-    struct kdb_thread *t = kdb_self;
-    uint32_t generation = kdb_part_ready(), number = 0;
+    struct kdb_thread *t = kdb_self, *before = t ? t->before : put_aside;
+    uint32_t generation = kdb_part_ready(), number = 0, sequence = 0;
     if (!generation) {
         kdb_drop();
         return NULL;
@@ -354,12 +377,18 @@ struct kdb_thread *kdb_enter_slowly(void) {
     } else if (t->block) {
         unmap(t); /* the parent's, from before a fork */
     }
+    if (before && before->first == p->first) {
+        number = before->number;
+        sequence = before->generation == generation ? before->sequence : 0;
+    }
     memset(t, 0, offsetof(struct kdb_thread, scratch));
     t->generation = generation;
     t->first = p->first;
+    t->before = before;
     t->number = number ? number : atomic_fetch_add(&p->threads, 1) + 1;
+    t->sequence = sequence;
     t->tid = (uint32_t)syscall(SYS_gettid);
-    t->block_bytes = kdb_part_limit < UINT64_MAX ? KDBT_BLOCK_ALIGN : FIRST_BLOCK;
+    t->block_bytes = kdb_part_limit < UINT64_MAX || sequence ? KDBT_BLOCK_ALIGN : FIRST_BLOCK;
     t->clock_ticks = kdb_ticks();
     kdb_quiet_end(quiet);
     bool first = atomic_exchange(&p->facts_in, generation) != generation;
