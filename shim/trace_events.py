@@ -18,6 +18,7 @@ _RANGE_OPS = {
     lib.KDBT_RANGE_STOP: "stop",
 }
 _CAUSES = {lib.KDBT_GATE_START: "start", lib.KDBT_GATE_SIGNAL: "signal", lib.KDBT_GATE_REGION: "region"}
+_OPTION_BYTES = 1 << 16  # the recorder keeps half of it
 
 
 class Events:
@@ -50,10 +51,13 @@ class Events:
         c = self.reader.view("compile", r.at)
         at = r.at + ffi.sizeof("struct kdbt_compile")
         name, options = int(c.name_bytes), int(c.option_bytes)
-        if name + options != r.bytes - ffi.sizeof("struct kdbt_compile"):
+        if name + options != r.bytes - ffi.sizeof("struct kdbt_compile") or options > _OPTION_BYTES:
             self.reader.damaged += 1
             return None
         texts = self.reader.take(at + name, options).decode("utf-8", "surrogateescape")
+        if texts.startswith("\0") or "\0\0" in texts:  # no option is empty: a tuple of millions would be
+            self.reader.damaged += 1
+            return None
         process = c.by == lib.KDBT_BY_PROCESS
         end = ended[0] if process and ended else None
         return Compile(

@@ -104,8 +104,8 @@ static bool define(const char *text) {
     if (!n || n > 256 || strchr(DIGIT, *text))
         return false;
     text += n;
-    if (!*text || (*text == '=' && !text[1]))
-        return !*text || *text == '=';
+    if (!*text || strcmp(text, "=") == 0)
+        return true;
     if (*text++ != '=')
         return false;
     for (;;) {

@@ -459,3 +459,14 @@ def test_a_size_of_no_compile_is_counted(tmp_path: Path) -> None:
     trace = make.read(tmp_path / "t", make.header(), make.block(event(by=lib.KDBT_BY_HIPRTC), *sizes))
     assert [one.size for one in trace.compiles] == [9]
     assert len(trace.notes) == 1
+
+
+@pytest.mark.parametrize("options", [bytes(1 << 16), b"-DA\0" * (1 << 15), b"\0-DA\0", b"-DA\0\0"])
+def test_options_that_no_recorder_writes(tmp_path: Path, options: bytes) -> None:
+    """Millions of empty ones would be hundreds of megabytes."""
+    fields = make.struct("compile", by=lib.KDBT_BY_COMGR, option_bytes=len(options))
+    trace = make.read(
+        tmp_path / "t", make.header(), make.block(make.record(lib.KDBT_COMPILE, fields + options, id=7))
+    )
+    assert trace.compiles == []
+    assert len(trace.notes) == 1
