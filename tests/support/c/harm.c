@@ -3,16 +3,20 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -332,11 +336,29 @@ static int drop_rights(const char *how) {
     return done();
 }
 
+/* From here on one system call is refused. */
+static int refuse(unsigned call, unsigned error) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+        return 1;
+    load("refused");
+    printf("%d\n", launch(20000));
+    return done();
+}
+
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     unsigned n = argc > 2 ? (unsigned)atol(argv[2]) : 0;
     if (strcmp(how, "nothing") == 0)
         return printf("nothing\n") < 0;
+    if (strcmp(how, "refuse") == 0)
+        return refuse(n, (unsigned)atol(argv[3]));
     load("kernel");
     if (strcmp(how, "jump-out") == 0)
         return jump_out();
