@@ -1,8 +1,8 @@
 """Builds what C there is: plain shared objects for other processes, and cffi's `_trace`.
 
-`kdbtool/shim/lib/libkdbshim.so` is the recorder; `kdbtool/shim/lib/simgpu/<hip major>/` holds the
-simulated device as libamdhip64.so.<major>, with the unversioned name beside it. They link neither
-Python nor a C++ runtime. `$CC` and `$CFLAGS` are honoured.
+`kdbtool/shim/lib/libkdbshim.so` is the recorder, libkdbaudit.so its help under LD_AUDIT;
+`kdbtool/shim/lib/simgpu/<hip major>/` holds the simulated device as libamdhip64.so.<major>, with the
+unversioned name beside it. They link neither Python nor a C++ runtime. `$CC` and `$CFLAGS` are honoured.
 """
 
 import os
@@ -30,6 +30,7 @@ class build_shared(build_ext):
         temp = Path(self.build_temp)
         options = ["-ldl", "-Wl,-z,nodelete"]  # it holds a destructor of threads
         self.shared(lib / "libkdbshim.so", sorted(Path("csrc/recorder").glob("*.c")), options)
+        self.shared(lib / "libkdbaudit.so", sorted(Path("csrc/audit").glob("*.c")), [])
         for major in HIP_MAJORS:
             self.simgpu(major, lib / "simgpu" / str(major), temp / f"simgpu{major}")
 

@@ -58,7 +58,7 @@ struct kdbt_header {
     uint64_t unselected;        /* events that the selection left out (csrc/selection.h) */
     uint64_t section_bytes;     /* merged traces: where the next header begins; 0: this is the only one */
     uint32_t part;              /* 0, 1, ...: a trace that is rotated begins anew, with all it refers to */
-    uint32_t deepbound;         /* libraries loaded with RTLD_DEEPBIND: their calls may go unseen */
+    uint32_t deepbound;         /* libraries loaded with RTLD_DEEPBIND or into another namespace */
     uint64_t removed;           /* launches in earlier parts, which were removed to stay below a size */
 };
 

@@ -1,4 +1,4 @@
-"""Where the built C parts are: the recorder and the simulated device."""
+"""Where the built C parts are: the recorder, its audit library and the simulated device."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def lib_dir() -> Path:
 def recorder() -> Path:
     """The preload library; KdbtoolError when it is not built."""
     return _built(lib_dir() / "libkdbshim.so", "the recorder")
+
+
+def audit() -> Path:
+    """The library for LD_AUDIT, of use beside the recorder alone; KdbtoolError when it is not built."""
+    return _built(lib_dir() / "libkdbaudit.so", "the audit library")
 
 
 def simgpu_dir(major: int = 6, *, within: Path | None = None) -> Path:

@@ -31,7 +31,7 @@ _FORMS = {
 }
 _UNKEYED = "of a convolution whose descriptors were set out of sight"
 _REMOVED = "in earlier parts that were removed to keep within the size limit"
-_DEEPBOUND = "loaded with RTLD_DEEPBIND, whose calls may not have been seen"
+_DEEPBOUND = "loaded with RTLD_DEEPBIND or into another namespace: without --audit their calls go unseen"
 ROW, DONE = 100, 101  # SQLite's results of a step
 
 

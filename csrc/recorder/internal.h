@@ -183,6 +183,7 @@ struct kdb_process {
     _Atomic uint32_t ids, threads;
     _Atomic uint64_t lost;                /* events before there was a file to count them in */
     _Atomic uint64_t removed;             /* launches in parts that are gone */
+    _Atomic uint32_t deepbound;           /* see struct kdbt_header */
     _Atomic(struct kdbt_header *) header; /* of the newest part */
     _Atomic uint32_t facts_in;            /* generation whose part has the facts */
     _Atomic(struct kdb_told *) facts;     /* for the parts to come */

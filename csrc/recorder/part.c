@@ -254,10 +254,9 @@ bool kdb_passing(int error) {
 static void carry_over(struct kdbt_header *h, const struct kdbt_header *before) {
     h->dropped = atomic_exchange(&kdb_process->lost, 0);
     h->removed = atomic_load(&kdb_process->removed);
-    if (before) {
-        h->deepbound = before->deepbound;
+    h->deepbound = atomic_load(&kdb_process->deepbound);
+    if (before)
         h->part = before->part + 1;
-    }
     h->file_bytes = KDBT_HEADER_BYTES;
 }
 

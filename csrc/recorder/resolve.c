@@ -40,7 +40,8 @@ static const char *const sonames[KDB_LIBRARIES][4] = {
     [KDB_LIB_SQLITE] = {"libsqlite3.so.0", "libsqlite3.so"},
     [KDB_LIB_HIPRTC] = {"libhiprtc.so.6", "libhiprtc.so.7", "libhiprtc.so.5", "libhiprtc.so"},
     [KDB_LIB_COMGR] = {"libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"},
-    [KDB_LIB_ROCTX] = {"libroctx64.so.4", "libroctx64.so"}};
+    [KDB_LIB_ROCTX] = {"libroctx64.so.4", "libroctx64.so", "librocprofiler-sdk-roctx.so.1",
+                       "librocprofiler-sdk-roctx.so.0"}};
 
 /* ---- the program headers of what is loaded ---- */
 
@@ -167,8 +168,10 @@ void *kdb_symbol_at(const void *address, const char *name) {
 /* ---- the real dlsym ---- */
 
 void *kdb_dlsym_real, *kdb_dlvsym_real; /* libc's */
-void *kdb_dlsym_next, *kdb_dlvsym_next; /* where a host's own call goes on: another preload's or libc's */
-static int (*dlclose_real)(void *);     /* ours would say that a library has gone */
+/* where a host's own call goes on: another preload's or libc's */
+void *kdb_dlsym_next, *kdb_dlvsym_next, *kdb_dlopen_next, *kdb_dlmopen_next;
+static void *libcs_dlopen, *libcs_dlmopen;
+static int (*dlclose_real)(void *); /* ours would say that a library has gone */
 
 /* Along the loader's list and with no call out: a sanitizer's first act is a dlsym, and then none of
  * its stand-ins for strcmp or dl_iterate_phdr works yet. What stands before libc in the list was
@@ -185,6 +188,8 @@ static void *libcs_dlsym(void) {
         void *found = symbol_in(&object, "dlsym");
         if (found) {
             kdb_dlvsym_real = symbol_in(&object, "dlvsym");
+            libcs_dlopen = symbol_in(&object, "dlopen");
+            libcs_dlmopen = symbol_in(&object, "dlmopen");
             dlclose_real = (int (*)(void *))symbol_in(&object, "dlclose");
             return found;
         }
@@ -206,6 +211,8 @@ __attribute__((visibility("hidden"))) void kdb_find_dlsym(void) {
         return;
     kdb_dlsym_next = after_us(real, "dlsym", real);
     kdb_dlvsym_next = after_us(real, "dlvsym", kdb_dlvsym_real);
+    kdb_dlopen_next = after_us(real, "dlopen", libcs_dlopen);
+    kdb_dlmopen_next = after_us(real, "dlmopen", libcs_dlmopen);
     __atomic_store_n(&kdb_dlsym_real, real, __ATOMIC_RELEASE);
 }
 
@@ -234,10 +241,12 @@ static bool provides(const void *address, enum kdb_library library) {
         return false;
     const char *base = strrchr(object.path, '/');
     base = base ? base + 1 : object.path;
-    /* libamdhip64 has hipRTC's functions, too */
+    /* libamdhip64 has hipRTC's functions, too; rocprofiler-sdk brings a ROCTx of its own */
+    const char *other = library == KDB_LIB_HIPRTC  ? provider[KDB_LIB_HIP]
+                        : library == KDB_LIB_ROCTX ? "librocprofiler-sdk-roctx.so"
+                                                   : provider[library];
     return strncmp(base, provider[library], strlen(provider[library])) == 0 ||
-           (library == KDB_LIB_HIPRTC &&
-            strncmp(base, provider[KDB_LIB_HIP], strlen(provider[KDB_LIB_HIP])) == 0);
+           strncmp(base, other, strlen(other)) == 0;
 }
 
 struct pair {
