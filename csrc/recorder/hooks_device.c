@@ -5,7 +5,6 @@
  * a device by another name, and popping one changes nothing (clr, hip_context.cpp). */
 #include "hip.h"
 
-_Thread_local int kdb_device;
 static struct kdb_map contexts = {.value_bytes = sizeof(int)};
 static struct kdb_map streams = {.value_bytes = sizeof(int)};
 

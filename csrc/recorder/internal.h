@@ -22,6 +22,10 @@
 /* Exported, and not preemptible from inside: the thunks jump straight to it. */
 #define KDB_EXPORT __attribute__((visibility("protected")))
 #define KDB_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define KDB_LIKELY(x) __builtin_expect(!!(x), 1)
+
+/* What is only declared here would else be looked up by way of the GOT. */
+#pragma GCC visibility push(hidden)
 
 struct kdb_dim3 {
     uint32_t x, y, z;
@@ -79,6 +83,21 @@ enum {
     KDB_ERROR_COMGR = 1
 };
 
+/* What nearly every hook reads of its thread: in one place, found by one load. */
+struct kdb_local {
+    _Atomic(void *) *forced; /* set by a thunk (hooks_dl.c: at offset 0): this slot, not the caller's */
+    struct kdb_thread *self;
+    /* The stack pointer of the event that this thread is in the middle of, 0 if none; odd: it is
+     * counted as lost. */
+    _Atomic uintptr_t busy;
+    int device; /* the current one, as far as the thread said */
+};
+extern _Thread_local struct kdb_local kdb_local;
+#define kdb_forced kdb_local.forced
+#define kdb_self kdb_local.self
+#define kdb_device kdb_local.device
+#define kdb_busy kdb_local.busy
+
 /* ---- resolve.c ---- */
 struct kdb_caller { /* calls that come out of [low, high) go to `real` */
     struct kdb_caller *next;
@@ -100,7 +119,6 @@ extern const uint8_t kdb_hook_library[KDB_HOOKS];
 extern _Atomic(struct kdb_caller *) kdb_callers[KDB_HOOKS];
 extern _Atomic uint32_t kdb_epoch; /* counted up when a library may have gone */
 extern _Atomic(void *) kdb_slot_real[KDB_HOOKS * KDB_SLOTS];
-extern _Thread_local _Atomic(void *) *kdb_forced; /* set by a thunk: this slot, not the caller's */
 void *kdb_resolve(enum kdb_hook hook, const void *caller);
 bool kdb_object_at(const void *address, struct kdb_object *object);
 void *kdb_symbol_at(const void *address, const char *name); /* in the object that has `address` */
@@ -151,12 +169,13 @@ struct kdb_thread {
     uint32_t first;            /* of the process that it belongs to: a forked child finds its parent's here */
     struct kdb_thread *before; /* the writer that this one took the place of: see kdb_abandoned */
     struct kdbt_block *block;
-    unsigned char *at, *end; /* where the next record goes */
-    struct kdbt_record *run; /* launches still being added; NULL if none */
-    uint64_t run_ticks;      /* of the last launch, shifted */
-    uint64_t launches;       /* in the block's runs that are whole */
-    uint64_t clock_ticks;    /* of the last clock record */
-    uint32_t block_bytes;    /* the next block's */
+    unsigned char *at, *end;   /* where the next record goes */
+    struct kdbt_record *run;   /* launches still being added; NULL if none */
+    const unsigned char *full; /* from here on the run takes no more; NULL if there is none */
+    uint64_t run_ticks;        /* of the last launch, shifted */
+    uint64_t launches;         /* in the block's runs that are whole */
+    uint64_t clock_ticks;      /* of the last clock record */
+    uint32_t block_bytes;      /* the next block's */
     uint32_t key_id, key_name_bytes, key_args_bytes;
     const unsigned char *key;     /* the last key's bytes, in the block */
     struct kdb_shape_slot *shape; /* of the last launch; NULL before the first */
@@ -196,10 +215,6 @@ struct kdb_process {
 };
 extern struct kdb_process *kdb_process;
 extern _Atomic uint32_t kdb_mode; /* 0 not looked at, 1 inert, 2 active */
-extern _Thread_local struct kdb_thread *kdb_self;
-/* The stack pointer of the event that this thread is in the middle of, 0 if none; odd: it is counted
- * as lost. */
-extern _Thread_local _Atomic uintptr_t kdb_busy;
 struct kdb_thread *kdb_enter_slowly(void);
 bool kdb_abandoned(uintptr_t stack); /* the event in flight will never end: this one may begin */
 void kdb_drop(void);                 /* count the event in flight as lost, once */
@@ -340,9 +355,9 @@ void kdb_ranges_so_far(struct kdb_thread *t, bool first);
 
 /* ---- hooks_hip.c, hooks_device.c ---- */
 extern _Atomic uint32_t kdb_function_epoch; /* counted up when a handle changes its kernel or device */
-extern _Thread_local int kdb_device;        /* the thread's current one, as far as it said */
 /* Id of the kernel behind a handle or the address of a host function; 0: not written. */
 uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function);
 /* Of a stream, by where it was made; `current` for the null stream, or if that was not seen. */
 int kdb_stream_device(uint64_t stream, int current);
+#pragma GCC visibility pop
 #endif

@@ -18,6 +18,7 @@ static bool new_shape(struct kdb_thread *t, struct kdb_shape_slot *slot, const v
     kdb_device_facts(t);
     struct kdb_id id;
     slot->id = 0;
+    slot->function = slot; /* no launch's, until all of it is right */
     full.device = (uint32_t)kdb_stream_device(full.stream, (int)full.device);
     full.kernel = kdb_function_kernel(t, function);
     if (!full.kernel)
@@ -56,8 +57,12 @@ static struct kdb_shape_slot *slot_of(struct kdb_thread *t, const void *function
     return unused ? unused : &t->shapes[h & (KDB_SHAPES - 1)];
 }
 
-struct kdb_shape_slot *kdb_find_shape(struct kdb_thread *t, const void *function, uint32_t epoch,
-                                      const struct kdb_words *w, const void *real) {
+/* NULL: it cannot be written. */
+static struct kdb_shape_slot *find_shape(struct kdb_thread *t, const void *function, uint32_t epoch,
+                                         const struct kdb_words *w, const void *real) {
+    struct kdb_shape_slot *next = t->shape ? t->shape->next : NULL;
+    if (next && kdb_slot_is(next, function, epoch, w))
+        return next;
     bool known;
     struct kdb_shape_slot *slot = slot_of(t, function, epoch, w, &known);
     if (!known && !new_shape(t, slot, function, epoch, w, real))
@@ -65,4 +70,22 @@ struct kdb_shape_slot *kdb_find_shape(struct kdb_thread *t, const void *function
     if (t->shape)
         t->shape->next = slot;
     return slot;
+}
+
+void kdb_launched_slowly(const void *real, const void *function, const struct kdb_words *w) {
+    uint64_t ticks = kdb_ticks();
+    struct kdb_thread *t = kdb_enter();
+    if (!t)
+        return;
+    uint32_t epoch = atomic_load_explicit(&kdb_function_epoch, memory_order_acquire);
+    struct kdb_shape_slot *slot = find_shape(t, function, epoch, w, real);
+    if (slot) {
+        t->shape = slot;
+        uint64_t now = ticks >> KDBT_TICK_SHIFT;
+        if (t->at < t->full && now - t->run_ticks <= UINT32_MAX)
+            kdb_append(t, slot->id, now);
+        else
+            kdb_launch_slowly(t, slot->id, ticks);
+    }
+    kdb_leave();
 }

@@ -28,7 +28,6 @@ const uint8_t kdb_hook_library[KDB_HOOKS] = {
 
 _Atomic(struct kdb_caller *) kdb_callers[KDB_HOOKS];
 _Atomic uint32_t kdb_epoch = 1;
-_Thread_local _Atomic(void *) *kdb_forced;
 
 static const char *const provider[KDB_LIBRARIES] = {
     [KDB_LIB_HIP] = "libamdhip64.so",    [KDB_LIB_MIOPEN] = "libMIOpen.so",

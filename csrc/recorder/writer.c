@@ -15,8 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-_Thread_local struct kdb_thread *kdb_self;
-_Thread_local _Atomic uintptr_t kdb_busy;
+_Thread_local struct kdb_local kdb_local;
 static _Thread_local struct kdb_thread *put_aside; /* see kdb_abandoned; the newest of a list */
 
 enum { FIRST_BLOCK = 16384, LAST_BLOCK = 1048576 };
@@ -107,6 +106,7 @@ static void close_run(struct kdb_thread *t) {
     __atomic_store_n(&t->block->run, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&run->bytes, bytes, __ATOMIC_RELEASE);
     t->run = NULL;
+    t->full = NULL;
 }
 
 static void unmap(struct kdb_thread *t) {
@@ -299,6 +299,7 @@ bool kdb_launch_slowly(struct kdb_thread *t, uint32_t shape, uint64_t ticks) {
     memcpy(run + 1, &launch, sizeof launch);
     t->at += bytes;
     t->run = run;
+    t->full = t->end - sizeof launch + 1;
     __atomic_store_n(&t->block->run, (uint64_t)((char *)run - (char *)t->block), __ATOMIC_RELAXED);
     t->run_ticks = ticks >> KDBT_TICK_SHIFT;
     publish(t);
