@@ -35,16 +35,17 @@ void kdb_launched_slowly(const void *real, const void *function, const struct kd
 
 static inline __attribute__((always_inline)) void kdb_launched(const void *real, const void *function,
                                                                const struct kdb_words w) {
-    struct kdb_thread *t = kdb_self;
     uint32_t epoch = atomic_load_explicit(&kdb_function_epoch, memory_order_acquire);
-    /* What kdb_enter looks at, but for kdb_mode: a thread that has a writer is active. */
-    if (KDB_LIKELY(t && !atomic_load_explicit(&kdb_busy, memory_order_relaxed) &&
-                   t->generation == atomic_load_explicit(&kdb_process->generation, memory_order_relaxed))) {
+    if (KDB_LIKELY(!atomic_load_explicit(&kdb_busy, memory_order_relaxed))) {
         atomic_store_explicit(&kdb_busy, kdb_stack(), memory_order_relaxed);
         atomic_signal_fence(memory_order_seq_cst);
+        struct kdb_thread *t = kdb_self; /* NULL, too, where nothing is recorded */
         /* A network makes the same launches in the same order again and again: no look-up then. */
-        struct kdb_shape_slot *slot = t->shape ? t->shape->next : NULL;
-        if (KDB_LIKELY(slot && kdb_slot_is(slot, function, epoch, &w) && t->at < t->full)) {
+        struct kdb_shape_slot *slot = t && t->shape ? t->shape->next : NULL;
+        if (KDB_LIKELY(slot &&
+                       t->generation ==
+                           atomic_load_explicit(&kdb_process->generation, memory_order_relaxed) &&
+                       kdb_slot_is(slot, function, epoch, &w) && t->at < t->full)) {
             /* Only now: what comes after this instruction hardly overlaps it, what comes before does. */
             uint64_t now = kdb_ticks() >> KDBT_TICK_SHIFT;
             if (KDB_LIKELY(now - t->run_ticks <= UINT32_MAX)) {
