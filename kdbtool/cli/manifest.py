@@ -55,6 +55,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="both: add the other spelling of a key whose data type list MIOpen repeats by path (default); "
         "asked: only the keys of the input",
     )
+    parser.add_argument(
+        "--from-kdb",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="KDB",
+        help="join traces without look-ups (a MIOpen with static SQLite) by the MD5 of what they loaded "
+        "with the rows of this .kdb or .ukdb (repeatable)",
+    )
     options.miopen(parser)
     parser.add_argument("--sources", type=Path, metavar="DIR", help="take the hashes from the sources in DIR")
     options.arch(parser)
@@ -70,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         check_output(args.output, force=args.force)
     archs = wanted_archs(args.arch)
-    collected = collect(args.inputs)
+    collected = collect(args.inputs, args.from_kdb)
     build = build_for(args.miopen, collected)
     if "dead" in args.drop and build is None:
         raise KdbtoolError(
@@ -87,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
         args.kernel,
         both_spellings=args.spellings == "both",
     )
+    joined = collected.join
     manifest, report, notes = _make(collected, choice, args.sources, asked=args.miopen is not None)
     if args.problems:
         manifest.problems = collected.problems
@@ -99,8 +109,11 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     if args.json:
-        print(json.dumps(_as_json(report, manifest, build, notes), indent=2))
+        account = _as_json(report, manifest, build, notes)
+        print(json.dumps(account | ({"join": joined.as_json()} if joined else {}), indent=2))
     elif not args.quiet:
+        if joined and args.verbose:
+            notes += joined.listed()
         print(_as_text(report, manifest, build, notes, verbose=args.verbose > 0), file=sys.stderr, end="")
     return EXIT_DONE
 

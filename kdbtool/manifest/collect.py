@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kdbtool import __version__
 from kdbtool.errors import KdbtoolError
 from kdbtool.inputs import HIT, STORED, Input, bare_arch, each_input
+from kdbtool.manifest.join import Join
 from kdbtool.manifest.model import BUILD, Hashes, Key, Manifest, Note
 from kdbtool.miopen.problems import is_problem
 
@@ -37,6 +38,7 @@ class Collected:
     facts: list[Facts] = field(default_factory=list)  # of the traces that looked something up
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    join: Join | None = None  # with --from-kdb: what traces without look-ups loaded
 
     def add(self, key: Key, *, missed: bool, note: Note | None = None, count: int = 1) -> None:
         """Count `key`; one that was found, or that stands in a kdb, is no longer `missed`."""
@@ -52,12 +54,18 @@ class Collected:
             row.note.comments = _joined(row.note.comments, note.comments)
 
 
-def collect(paths: Iterable[Path]) -> Collected:
-    """Read every input; KdbtoolError, exit code 2, for one that is none of the kinds."""
-    out = Collected()
+def collect(paths: Iterable[Path], from_kdbs: Iterable[Path] = ()) -> Collected:
+    """Read every input; KdbtoolError, exit code 2, for one that is none of the kinds.
+
+    `from_kdbs`: databases that traces without a look-up are joined with (kdbtool.manifest.join).
+    """
+    kdbs = list(from_kdbs)
+    out = Collected(join=Join() if kdbs else None)
     for path in paths:
         for source in each_input(path):
             add_input(source, out)
+    if out.join is not None:
+        _join(out, out.join, kdbs)
     from kdbtool.shim.trace_summary import mixed_devices
 
     out.notes += mixed_devices(out.facts)
@@ -86,9 +94,20 @@ def add_input(source: Input, out: Collected) -> None:
         for asked in trace.problems:
             if is_problem(asked.key):
                 out.problems.setdefault(asked.key, Note())
-        if trace.lookups:
+        joins = out.join is not None and out.join.add(trace)
+        if trace.lookups or joins:
             out.facts.append(trace.facts)
             out.origins.add(_origin(trace.facts))
+
+
+def _join(out: Collected, join: Join, kdbs: list[Path]) -> None:
+    join.with_kdbs(kdbs)
+    for keys in join.found.values():
+        shared = (f"# one of {len(keys)} keys of the object that was loaded",) if len(keys) > 1 else ()
+        for name, args, arch in keys:
+            known = (name, args, arch) in out.rows  # asked for elsewhere: nothing to doubt
+            out.add(Key(name, args, arch), missed=False, note=None if known else Note(comments=shared))
+    out.notes += join.notes()
 
 
 def merged_hashes(manifests: Iterable[Manifest]) -> dict[str, Hashes]:

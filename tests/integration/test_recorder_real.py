@@ -9,12 +9,14 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import standins
 
+from kdbtool.manifest.join import Join
 from kdbtool.root import Root, enter
 from kdbtool.shim import launcher, libs
 from kdbtool.shim.trace import Trace, find_traces, read_trace
@@ -300,3 +302,18 @@ def test_killed_in_the_middle(session: Session) -> None:
     assert pairs(host)[: len(asked) - 1] == asked[:-1]
     assert len(host.lookups) <= len(asked)
     assert not host.notes
+
+
+def test_loaded_objects_joined_by_md5_give_the_keys_that_were_looked_up(session: Session) -> None:
+    """What a MIOpen with static SQLite leaves is a trace without look-ups: here they are taken out."""
+    runs = [session.run(*SMALL), session.run(*SMALL)]  # cold: compiled, from files; warm: from memory
+    ukdbs = list((session.folder / "miopen").rglob("*.ukdb"))
+    assert ukdbs and {m.source for ran in runs for m in ran.host.modules} >= {"file", "memory"}
+    for ran in runs:
+        join = Join()
+        assert join.add(replace(ran.host, lookups=[]))
+        join.with_kdbs(ukdbs)
+        looked_up = {(x.name, x.args) for x in ran.host.lookups}
+        assert {key[:2] for keys in join.found.values() for key in keys} == looked_up
+        assert join.ambiguous == 0
+        assert len(join.found) + len(join.unknown) == len(join.objects)  # the rest is rocBLAS'
