@@ -56,7 +56,7 @@ struct kdbt_header {
     uint64_t dropped;           /* events that could not be recorded */
     uint64_t file_bytes;        /* where the last block ends: a shorter file was cut; 0: not known */
     uint64_t unselected;        /* events that the selection left out (csrc/selection.h) */
-    uint64_t section_bytes;     /* merged traces: where the next header begins; 0: this is the only one */
+    uint64_t section_bytes;     /* merged: bytes of this trace, the next begins at the next page; 0: the last */
     uint32_t part;              /* 0, 1, ...: a trace that is rotated begins anew, with all it refers to */
     uint32_t deepbound;         /* libraries loaded with RTLD_DEEPBIND or into another namespace */
     uint64_t removed;           /* launches in earlier parts, which were removed to stay below a size */

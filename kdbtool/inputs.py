@@ -145,11 +145,30 @@ def _is_manifest(path: Path) -> bool:
 
 
 def each_input(path: Path) -> Iterator[Input]:
-    """`open_input`, closed after its turn; of a folder the traces one by one, one at a time in memory."""
-    single = identify(path).what is not FileKind.DIRECTORY
-    for part in [path] if single else _in_folder(path):
-        with open_input(part) as found:
+    """`open_input`, closed after its turn; of a folder or a merged file the traces one by one, one at a time
+    in memory."""
+    kind = identify(path)
+    if kind.what is FileKind.DIRECTORY:
+        for part in _in_folder(path):
+            yield from each_input(part)
+    elif kind.what is FileKind.TRACE:
+        from kdbtool.shim.trace import each_trace
+
+        for trace in each_trace(path):
+            notes = [f"{trace.path}: {note}" for note in trace.notes]
+            yield Input(trace.path, FileKind.TRACE, _devices([trace]), notes, traces=[trace])
+    else:
+        with open_input(path) as found:
             yield found
+
+
+def is_merged(path: Path, kind: Kind) -> bool:
+    """Whether a file holds the traces of several processes."""
+    if kind.what is not FileKind.TRACE:
+        return False
+    from kdbtool.shim.trace import sections
+
+    return next(sections(path)).merged
 
 
 def _in_folder(path: Path) -> list[Path]:
@@ -167,12 +186,12 @@ def _in_folder(path: Path) -> list[Path]:
 
 
 def _traces(path: Path, kind: Kind) -> Input:
-    from kdbtool.shim.trace import read_trace
+    from kdbtool.shim.trace import read_traces
 
     is_folder = kind.what is FileKind.DIRECTORY
     found = _in_folder(path) if is_folder else [path]
-    traces = [read_trace(file) for file in found]
-    notes = [f"{file}: {note}" for file, trace in zip(found, traces, strict=True) for note in trace.notes]
+    traces = [trace for file in found for trace in read_traces(file)]
+    notes = [f"{trace.path}: {note}" for trace in traces for note in trace.notes]
     what = FileKind.DIRECTORY if is_folder else FileKind.TRACE
     return Input(path, what, _devices(traces), notes, traces=traces)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from kdbtool.errors import KdbtoolError, from_oserror
@@ -21,11 +22,59 @@ from kdbtool.shim.trace_events import Events
 from kdbtool.shim.trace_file import Reader
 from kdbtool.shim.trace_model import Facts, Launch, Launches, Lookup, Module, Problem, Trace
 
-__all__ = ["Facts", "Launch", "Launches", "Lookup", "Module", "Problem", "Trace",
-           "find_traces", "read_trace", "read_traces"]  # fmt: skip
+__all__ = ["Facts", "Launch", "Launches", "Lookup", "Module", "Problem", "Section", "Trace", "each_trace",
+           "find_traces", "read_facts", "read_trace", "read_traces", "sections"]  # fmt: skip
 
 SUFFIX = ".kdbtrace"
+_ALIGN, _HEADER = int(lib.KDBT_BLOCK_ALIGN), ffi.sizeof("struct kdbt_header")
 MAX_BYTES = 1 << 34  # larger than any trace worth reading in Python; a sparse file is no attack
+
+
+@dataclass(frozen=True)
+class Section:
+    """Where a trace lies in a file: all of it, or one of a merged file."""
+
+    path: Path
+    number: int  # 0, 1, ...
+    at: int
+    data: memoryview
+    merged: bool  # the file holds others
+
+    @property
+    def label(self) -> Path:
+        """The path, of a merged file with [N]."""
+        return Path(f"{self.path}[{self.number}]") if self.merged else self.path
+
+
+def sections(path: str | os.PathLike[str]) -> Iterator[Section]:
+    """Where the traces of a file lie, by what their headers say; whether they are traces is not looked at."""
+    path = Path(path)
+    data = memoryview(_mapped(path))
+    at = number = 0
+    while at < len(data) or not number:
+        size = _section(data, at)
+        merged = number > 0 or size < len(data)
+        yield Section(path, number, at, data[at : at + size], merged)
+        at += -(-max(size, 1) // _ALIGN) * _ALIGN
+        number += 1
+
+
+def each_trace(path: str | os.PathLike[str]) -> Iterator[Trace]:
+    """`read_traces`, one at a time in memory."""
+    last: Trace | None = None
+    for section in sections(path):
+        try:
+            reader = Reader(section.path, section.data)
+        except KdbtoolError as error:
+            if last is None:
+                raise
+            last.notes.append(f"byte {section.at} of the merged file: {error.what}: the rest is not read")
+            break
+        if last is not None:
+            yield last
+        last = _trace(section.label, reader)
+    if last is not None:
+        yield last
 
 
 def read_traces(path: str | os.PathLike[str]) -> list[Trace]:
@@ -34,20 +83,16 @@ def read_traces(path: str | os.PathLike[str]) -> list[Trace]:
     KdbtoolError (exit code 2) without a valid header at its begin; a later section without one is a
     note of the trace before it.
     """
-    path = Path(path)
-    data, at = memoryview(_mapped(path)), 0
-    traces: list[Trace] = []
-    while at < len(data) or not traces:
-        try:
-            reader = Reader(path, data[at : at + _section(data, at)])
-        except KdbtoolError as error:
-            if not traces:
-                raise
-            traces[-1].notes.append(f"byte {at} of the merged file: {error.what}: the rest is not read")
-            break
-        traces.append(_trace(path, reader))
-        at += reader.size or len(data)
-    return traces
+    return list(each_trace(path))
+
+
+def read_facts(section: Section) -> Facts:
+    """Whose trace it is; KdbtoolError without a valid header."""
+    reader = Reader(section.path, section.data)
+    reader.read()
+    made = Assembler(reader)
+    made.dictionaries()
+    return made.facts_of()
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
@@ -76,13 +121,14 @@ def _mapped(path: Path) -> mmap.mmap | bytes:
 
 
 def _section(data: memoryview, at: int) -> int:
-    """Bytes of the trace that begins at `at`: to the next header of a merged file, or to the end."""
-    size, align = len(data) - at, int(lib.KDBT_BLOCK_ALIGN)
-    if size < ffi.sizeof("struct kdbt_header"):
+    """Bytes of the trace that begins at `at`: as its header says, or to the end."""
+    size = len(data) - at
+    if size < _HEADER:
         return size
     header = ffi.cast("struct kdbt_header *", ffi.from_buffer(data[at:]))
     section = int(header.section_bytes)
-    return section if align <= section < size and section % align == 0 else size
+    known = header.byte_order == lib.KDBT_BYTE_ORDER and header.version == lib.KDBT_VERSION
+    return section if known and _HEADER <= section < size else size
 
 
 def _trace(path: Path, reader: Reader) -> Trace:

@@ -212,9 +212,10 @@ class Assembler:
         for r in self.all(lib.KDBT_LAUNCHES):
             whole = r.bytes - r.bytes % ffi.sizeof("struct kdbt_launch")
             run = self.reader.data[r.at : r.at + whole].cast("I")  # no copy: they are most of a trace
-            self.unresolved += sum(shape not in shapes for shape in run[::2].tolist())
             runs.append((r.thread, r.ticks, run))
-        return Launches(shapes, runs, self.clock)
+        found = Launches(shapes, runs, self.clock)
+        self.unresolved += sum(n for shape, n in found.by_shape().items() if shape not in shapes)
+        return found
 
     def facts_of(self) -> Facts:
         header, get = self.reader.header, self.facts.get

@@ -20,7 +20,7 @@ from kdbtool.cli import options
 from kdbtool.cli.describe import show
 from kdbtool.cli.progress import row_progress
 from kdbtool.errors import EXIT_DONE, KdbtoolError, printable
-from kdbtool.inputs import Input, each_input, holds_keys, open_input
+from kdbtool.inputs import Input, each_input, holds_keys, is_merged, open_input
 from kdbtool.kdb.checks import check
 from kdbtool.kdb.identify import FileKind, Kind, identify
 from kdbtool.kdb.names import KdbName, parse_name
@@ -73,6 +73,8 @@ def describe(kind: Kind) -> dict[str, Any]:
         return found | {"text": kind.text.partition(",")[0], **perfdb.summary(kind.path)}
     if kind.what is FileKind.DIRECTORY:
         return found | {"text": "a folder of traces", **_folder(kind.path)}
+    if is_merged(kind.path, kind):
+        return found | {"kind": FileKind.DIRECTORY.value, "text": "a merged trace", **_folder(kind.path)}
     if not holds_keys(kind):
         raise kind.error()
     with open_input(kind.path) as source:

@@ -176,18 +176,17 @@ def _in_foreground() -> bool:
 
 
 def _summary(traces: list[Path], folder: Path) -> None:
-    from kdbtool.shim.trace import read_trace
+    from kdbtool.shim.trace import each_trace
 
     lookups = hits = compilers = 0
     for path in traces:
         try:
-            trace = read_trace(path)
+            for trace in each_trace(path):
+                lookups += len(trace.lookups)
+                hits += sum(1 for lookup in trace.lookups if lookup.hit)
+                compilers += trace.facts.role == "compiler"
         except KdbtoolError as error:
             print(f"kdbtool record: {error.line()}", file=sys.stderr)
-            continue
-        lookups += len(trace.lookups)
-        hits += sum(1 for lookup in trace.lookups if lookup.hit)
-        compilers += trace.facts.role == "compiler"
     print(
         f"kdbtool record: traces in {folder}: {len(traces)}; kernel lookups: {lookups}, hits: {hits}; "
         f"compilers started: {compilers}",
