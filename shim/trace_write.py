@@ -84,9 +84,10 @@ def pair(name: bytes, value: bytes) -> bytes:
 def write_trace(path: Path, trace: Trace, *, force: bool = False) -> None:
     """`trace`'s facts, look-ups and problems become the file `path`, all or nothing, mode 0600.
 
-    KdbtoolError for one with modules or launches: they would be lost.
+    KdbtoolError for one with launches or other events: they would be lost.
     """
-    if trace.modules or len(trace.launches):
+    others = trace.calls, trace.compiles, trace.graphs, trace.ranges, trace.samples, trace.gates
+    if trace.modules or len(trace.launches) or any(others):
         raise KdbtoolError("cannot write a trace with launches", where=path, why="copy the file instead")
     with atomic_write(path, mode=0o600, force=force) as file:
         blocks = list(_blocks(trace))

@@ -9,6 +9,7 @@ from support import traces
 from support.miopen_logs import FP32, NAIVE, loading, lookup, read
 
 from kdbtool.errors import KdbtoolError
+from kdbtool.shim._trace import lib
 from kdbtool.shim.trace import read_trace
 from kdbtool.shim.trace_model import Facts, Lookup, Problem, Trace
 from kdbtool.shim.trace_write import write_trace
@@ -97,6 +98,13 @@ def test_launches_are_not_lost_silently(tmp_path: Path) -> None:
         traces.block(traces.kernel(1, b"k"), traces.shape(2, 1), traces.launches((2, 0))),
     )
     with pytest.raises(KdbtoolError, match="cannot write a trace with launches"):
+        write_trace(tmp_path / "b.kdbtrace", made)
+
+
+def test_other_events_are_not_lost_silently(tmp_path: Path) -> None:
+    sample = traces.record(lib.KDBT_SAMPLE, traces.struct("sample", valid=1))
+    made = traces.read(tmp_path / "a.kdbtrace", traces.header(), traces.block(sample))
+    with pytest.raises(KdbtoolError, match="cannot write"):
         write_trace(tmp_path / "b.kdbtrace", made)
 
 
