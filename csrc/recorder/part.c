@@ -290,10 +290,13 @@ static uint32_t begin(uint32_t before) {
     if (fd >= 0)
         close(fd);
     if (error) {
+        /* A file that is made and undone at each event would cost the host too much. */
+        static _Atomic uint32_t short_of_memory;
+        bool again = kdb_passing(error) && (error != ENOMEM || atomic_fetch_add(&short_of_memory, 1) < 16);
         kdb_say(before ? "recording stopped" : "no trace can be made in $KDBTOOL_TRACE_DIR", error);
-        if (old && !kdb_passing(error))
+        if (old && !again)
             __atomic_store_n(&old->stop_errno, (uint32_t)error, __ATOMIC_RELAXED);
-        atomic_store(&p->state, (uint64_t)before << 2 | (kdb_passing(error) ? KDB_NO_FILE : KDB_OFF));
+        atomic_store(&p->state, (uint64_t)before << 2 | (again ? KDB_NO_FILE : KDB_OFF));
         return 0;
     }
     atomic_store(&generations, generation);

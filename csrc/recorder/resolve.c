@@ -325,13 +325,33 @@ static void remember(enum kdb_hook hook, const void *caller, const struct kdb_ob
         ;
 }
 
+/* The loader allocates, and a host's malloc may call HIP: then this thread is here a second time, and
+ * looks along the loader's list alone. */
+static void *without_loader(enum kdb_library library, const char *name) {
+    for (const struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
+        struct kdb_object object = {.low = m->l_addr, .base = m->l_addr, .dynamic = m->l_ld};
+        const char *base = m->l_name ? strrchr(m->l_name, '/') : NULL;
+        base = base ? base + 1 : m->l_name ? m->l_name : "";
+        void *found = strncmp(base, provider[library], strlen(provider[library])) == 0
+                          ? symbol_in(&object, name)
+                          : NULL;
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
 void *kdb_resolve(enum kdb_hook hook, const void *caller) {
+    static _Thread_local bool resolving;
     const char *name = kdb_hook_names[hook];
     enum kdb_library library = kdb_hook_library[hook];
     uint32_t epoch = atomic_load_explicit(&kdb_epoch, memory_order_acquire);
+    if (resolving)
+        return without_loader(library, name);
     struct kdb_quiet quiet = kdb_quiet_begin();
     struct kdb_object object = {0};
     void *own = NULL;
+    resolving = true;
     if (kdb_object_at(caller, &object))
         own = in_dependencies_of(object.path, name);
     /* Another preload, before us, that wraps this function and asked for the next one: us. */
@@ -343,6 +363,7 @@ void *kdb_resolve(enum kdb_hook hook, const void *caller) {
         real = next;
     for (int i = 0; !real && i < 4 && sonames[library][i]; i++)
         real = in_dependencies_of(sonames[library][i], name);
+    resolving = false;
     dlerror(); /* what failed here is not the host's to see */
     if (real)
         remember(hook, caller, &object, real, epoch);
