@@ -302,8 +302,7 @@ static inline __attribute__((always_inline)) uintptr_t kdb_stack(void) {
 
 /* The calling thread's writer, or NULL: inert, stopped, or in the middle of an event already (a
  * signal handler). */
-static inline __attribute__((always_inline)) struct kdb_thread *kdb_enter(void) {
-    uintptr_t stack = kdb_stack();
+static inline __attribute__((always_inline)) struct kdb_thread *kdb_enter_at(uintptr_t stack) {
     if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)) {
         kdb_setup();
         if (atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)
@@ -322,6 +321,9 @@ static inline __attribute__((always_inline)) struct kdb_thread *kdb_enter(void) 
     if (KDB_UNLIKELY(!t))
         atomic_store_explicit(&kdb_busy, 0, memory_order_relaxed);
     return t;
+}
+static inline __attribute__((always_inline)) struct kdb_thread *kdb_enter(void) {
+    return kdb_enter_at(kdb_stack());
 }
 static inline void kdb_leave(void) {
     atomic_signal_fence(memory_order_seq_cst);

@@ -74,7 +74,7 @@ static struct kdb_shape_slot *find_shape(struct kdb_thread *t, const void *funct
 
 void kdb_launched_slowly(const void *real, const void *function, const struct kdb_words *w) {
     uint64_t ticks = kdb_ticks();
-    struct kdb_thread *t = kdb_enter();
+    struct kdb_thread *t = kdb_enter_at((uintptr_t)w); /* in the hook's own frame: see kdb_abandoned */
     if (!t)
         return;
     uint32_t epoch = atomic_load_explicit(&kdb_function_epoch, memory_order_acquire);

@@ -21,7 +21,7 @@ def shell(harm: Harm, traces: Path | None, script: str) -> Ran:
 
 @pytest.mark.parametrize(("script", "kept"), [
     ('exec "$0" launch 500 <&- >&- 2>&-', 500),
-    ('ulimit -n 16; exec "$0" threads 40 500', 20_000),
+    ('ulimit -n 16; exec "$0" threads 8 2500', 20_000),
     ('export HOME=/nonexistent TMPDIR=/nonexistent; exec "$0" launch 500', 500),
     ('unset HOME TMPDIR; exec "$0" launch 500', 500),
     ('d=$(mktemp -d); cd "$d"; rmdir "$d"; exec "$0" launch 500', 500),
