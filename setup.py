@@ -29,7 +29,8 @@ class build_shared(build_ext):
         lib = self.package_dir() / "lib"
         temp = Path(self.build_temp)
         options = ["-ldl", "-Wl,-z,nodelete"]  # it holds a destructor of threads
-        self.shared(lib / "libkdbshim.so", sorted(Path("csrc/recorder").glob("*.c")), options)
+        sources = [*sorted(Path("csrc/recorder").glob("*.c")), Path("csrc/selection.c")]
+        self.shared(lib / "libkdbshim.so", sources, options)
         self.shared(lib / "libkdbaudit.so", sorted(Path("csrc/audit").glob("*.c")), [])
         for major in HIP_MAJORS:
             self.simgpu(major, lib / "simgpu" / str(major), temp / f"simgpu{major}")

@@ -1,7 +1,8 @@
-"""Builds `kdbtool.shim._trace` out of csrc/trace_format.h, so that C and Python share one definition.
+"""Builds `kdbtool.shim._trace` out of csrc/trace_format.h and csrc/selection.h, so that C and Python
+share one definition.
 
-The header is a subset that cffi reads as it is, once the preprocessor's lines are gone. The checks
-(crc32 over a record) are the recorder's own code.
+The headers are a subset that cffi reads as they are, once the preprocessor's lines are gone. The checks
+(crc32 over a record) and the matcher are the recorder's own code.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from cffi import FFI
 
 # shim/ in the tree, kdbtool/shim/ in a source distribution, where links are folders.
 ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "csrc").is_dir())
-HEADER = ROOT / "csrc" / "trace_format.h"
+HEADERS = ("trace_format.h", "selection.h")
 
 
 def declarations(text: str) -> str:
@@ -21,11 +22,12 @@ def declarations(text: str) -> str:
 
 
 ffi = FFI()
-ffi.cdef(declarations(HEADER.read_text(encoding="ascii")))
+for header in HEADERS:
+    ffi.cdef(declarations((ROOT / "csrc" / header).read_text(encoding="ascii")))
 ffi.set_source(
     "kdbtool.shim._trace",
-    '#include "trace_format.h"',
-    sources=["csrc/recorder/crc.c"],
+    "".join(f'#include "{header}"\n' for header in HEADERS),
+    sources=["csrc/recorder/crc.c", "csrc/selection.c"],
     include_dirs=["csrc"],
     extra_compile_args=["-std=c11", "-O2"],
 )

@@ -1,8 +1,8 @@
 """The environment of a recorded process, and the private folders of a simulated one.
 
-What the C parts read is set here and nowhere else: LD_PRELOAD and KDBTOOL_TRACE_DIR for the
-recorder, LD_LIBRARY_PATH and KDBTOOL_SIMGPU for the simulated device. docs/recorder.md tells how to
-set the same by hand.
+What the C parts read is set here and nowhere else: LD_PRELOAD, KDBTOOL_TRACE_DIR, KDBTOOL_SELECT and
+KDBTOOL_TRACE_LIMIT for the recorder, LD_LIBRARY_PATH and KDBTOOL_SIMGPU for the simulated device.
+docs/recorder.md tells how to set the same by hand.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from kdbtool.errors import KdbtoolError
 from kdbtool.shim import libs
+from kdbtool.shim._trace import lib
+from kdbtool.shim.selection import Selection
 from kdbtool.shim.simulate import simulated_environment
 from kdbtool.targets import Target
 
 # ld.so splits LD_PRELOAD at blanks and colons, LD_LIBRARY_PATH at colons and semicolons; neither can quote.
 _SPLITTERS = frozenset(" \t\n:;")
+
+LEAST_ROTATED = 1 << 20  # bytes: KDB_LEAST_ROTATED of csrc/recorder/internal.h
 
 # What a simulated run gets of its own: MIOpen's databases and caches follow these.
 _PRIVATE = {
@@ -35,6 +40,23 @@ _PRIVATE = {
 }
 
 
+@dataclass(frozen=True)
+class Limit:
+    """How many bytes the traces of one process may take; at the limit recording stops, or goes on in a
+    new part (`rotate`) while the oldest is removed: 1 MiB at least then."""
+
+    size: int
+    rotate: bool = False
+
+    def __post_init__(self) -> None:
+        least = int(lib.KDBT_HEADER_BYTES) if not self.rotate else LEAST_ROTATED
+        if self.size < least:
+            raise KdbtoolError("too small", where=f"--max-size {self.size}", why=f"at least {least} bytes")
+
+    def __str__(self) -> str:
+        return f"{self.size}:{'rotate' if self.rotate else 'stop'}"
+
+
 def recorded_environment(
     base: Mapping[str, str],
     *,
@@ -42,8 +64,11 @@ def recorded_environment(
     trace_dir: Path,
     target: Target | None = None,
     private: Path | None = None,
+    selection: Selection | None = None,
+    limit: Limit | None = None,
 ) -> dict[str, str]:
-    """`base` with what makes the program's processes record into `trace_dir`.
+    """`base` with what makes the program's processes record into `trace_dir`, `selection` alone and up to
+    `limit`.
 
     With `target` the program sees that device, simulated. With `private` its home and MIOpen's
     databases are folders in there; a MIOPEN_SYSTEM_DB_PATH that the user set is kept.
@@ -51,6 +76,10 @@ def recorded_environment(
     env = dict(base)
     env["LD_PRELOAD"] = _first(library_dir / libs.recorder().name, env.get("LD_PRELOAD"))
     env["KDBTOOL_TRACE_DIR"] = str(trace_dir)
+    if selection:
+        env["KDBTOOL_SELECT"] = selection.text
+    if limit is not None:
+        env["KDBTOOL_TRACE_LIMIT"] = str(limit)
     if target is not None:
         wanted = simulated_environment(target, library_dir)
         path = wanted.pop("LD_LIBRARY_PATH")

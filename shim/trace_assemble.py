@@ -242,7 +242,7 @@ class Assembler:
             ranks=_number(get("ranks")),
             rank_local=_number(get("rank.local")),
             part=int(header.part),
-            unselected=int(header.unselected),
+            unselected=self.reader.unselected,
         )
 
     def notes(self) -> list[str]:
@@ -255,7 +255,7 @@ class Assembler:
             (self.unkeyed, f"call {_UNKEYED}", f"calls {_UNKEYED}"),
             (int(header.dropped), "event that could not be recorded", "events that could not be recorded"),
             (
-                int(header.unselected),
+                self.reader.unselected,
                 "event that the selection left out",
                 "events that the selection left out",
             ),

@@ -43,6 +43,11 @@ class Reader:
         self.header = self._header()
         self.threads: dict[int, list[tuple[int, list[Raw]]]] = {}
 
+    @property
+    def unselected(self) -> int:
+        """Events that the selection left out."""
+        return sum(map(int, self.header.left_out), int(self.header.unselected))
+
     def view(self, struct: str, at: int) -> Any:
         """A struct at a place that is known to hold one."""
         return ffi.cast(f"struct kdbt_{struct} *", self.base + at)

@@ -4,7 +4,7 @@
  * asks, HIP's version too (it is asked for only with logging off and HIP in use). miopenGetVersion
  * is called, since it logs in no version. The environment is read for the published list below alone
  * (docs/recorder.md). */
-#include "internal.h"
+#include "gate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -93,6 +93,7 @@ void kdb_first_facts(struct kdb_thread *t) {
     struct kdb_told *told = atomic_load(&kdb_process->facts);
     if (kdb_header_facts.role != KDBT_ROLE_HOST)
         return;
+    kdb_gate_begins(t);
     if (kdb_part_of(t->generation)->number) {
         for (; told; told = told->next)
             kdb_told_id(t, told);

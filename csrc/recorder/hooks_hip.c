@@ -4,6 +4,7 @@
  * and name do. Handles of functions and addresses of host functions share one
  * map, since both are addresses of live things. */
 #include "fatbin.h"
+#include "gate.h"
 #include "hip.h"
 
 _Atomic uint32_t kdb_function_epoch;
@@ -116,6 +117,7 @@ static struct kdb_told *kernel_of(struct kdb_told *module, const char *name) {
     told = kdb_tell(KDBT_KERNEL, &k, sizeof k, name, bytes, NULL, 0);
     if (told) {
         told->module = module;
+        told->left_out = !kdb_kernel_selected(name);
         kdb_map_set(&kernels, hash, &told);
     }
     return told;
@@ -302,7 +304,7 @@ void __hipRegisterFunction(void **fatbin, const void *host, char *function, cons
         real(fatbin, host, function, name, limit, tid, bid, block, grid, warp);
 }
 
-uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function) {
-    struct kdb_told *kernel = kernel_behind(t, function);
-    return kernel ? kdb_told_id(t, kernel) : 0;
+uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function, struct kdb_told **kernel) {
+    *kernel = kernel_behind(t, function);
+    return *kernel ? kdb_told_id(t, *kernel) : 0;
 }

@@ -9,15 +9,6 @@ enum { NAME_MOST = 65536 }; /* bytes of a name; a longer one is cut */
 
 static struct kdb_map names = {.value_bytes = sizeof(struct kdb_id)}; /* by hash */
 
-/* gate.c, where it is built in: after the record. `t` is NULL while there is no trace. */
-void kdb_region(struct kdb_thread *t, int op, const char *name, uint64_t id)
-    __attribute__((weak, visibility("hidden")));
-
-static void region(struct kdb_thread *t, int op, const char *name, uint64_t id) {
-    if (kdb_region)
-        kdb_region(t, op, name, id);
-}
-
 static uint32_t name_id(struct kdb_thread *t, const char *name) {
     struct kdb_id id;
     size_t bytes = strnlen(name, NAME_MOST);
@@ -91,7 +82,7 @@ int roctxRangePushA(const char *message) {
     if (t)
         put(t, KDBT_RANGE_PUSH, name, 0, ticks);
     kdb_range_push(name, ticks);
-    region(t, KDBT_RANGE_PUSH, name, 0);
+    kdb_region(t, KDBT_RANGE_PUSH, name, 0);
     end(t);
     return level;
 }
@@ -106,7 +97,7 @@ int roctxRangePop(void) {
     if (kdb_range_pop()) {
         if (t)
             put(t, KDBT_RANGE_POP, NULL, 0, ticks);
-        region(t, KDBT_RANGE_POP, NULL, 0);
+        kdb_region(t, KDBT_RANGE_POP, NULL, 0);
     }
     end(t);
     return level;
@@ -123,7 +114,7 @@ uint64_t roctxRangeStartA(const char *message) {
     if (t)
         put(t, KDBT_RANGE_START, name, id, ticks);
     kdb_range_start(name, id, ticks);
-    region(t, KDBT_RANGE_START, name, id);
+    kdb_region(t, KDBT_RANGE_START, name, id);
     end(t);
     return id;
 }
@@ -139,6 +130,6 @@ void roctxRangeStop(uint64_t id) {
     kdb_range_stop(id);
     if (t)
         put(t, KDBT_RANGE_STOP, NULL, id, ticks);
-    region(t, KDBT_RANGE_STOP, NULL, id);
+    kdb_region(t, KDBT_RANGE_STOP, NULL, id);
     end(t);
 }

@@ -2,7 +2,7 @@
  *
  * Without KDBTOOL_TRACE_DIR it is inert. With it, no file is made until the first event, except in a
  * compiler or linker (child.c). */
-#include "internal.h"
+#include "gate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -131,8 +131,8 @@ void kdb_setup(void) {
             kdb_page = (size_t)sysconf(_SC_PAGESIZE);
             kdb_header_facts.load_ns = kdb_now_ns();
             kdb_header_facts.load_ticks = kdb_ticks();
+            mode = kdb_gate_setup() ? 2 : 1; /* its end of a thread comes before the writer's */
             kdb_writer_setup();
-            mode = 2;
         }
     }
     atomic_store_explicit(&kdb_mode, mode, memory_order_release);

@@ -156,11 +156,21 @@ struct kdb_id { /* an id, and the trace (process) that it belongs to */
     uint32_t id, generation;
 };
 
+/* ---- gate.c ---- */
+extern _Atomic uint32_t kdb_gate; /* 0: every event is kept */
+enum {
+    KDB_PAUSED = 1,
+    KDB_OUTSIDE = 2,
+    KDB_GATE_CHANGED = 4,
+    KDB_CHOOSY = 8 /* single launches are judged */
+};
+
 /* ---- writer.c ---- */
 enum { KDB_SHAPES = 512, KDB_SHAPE_WORDS = 6, KDB_SCRATCH = 65536 };
 struct kdb_shape_slot {
     const void *function;
     uint32_t epoch, id;
+    struct kdb_counter *counter;     /* NULL: each launch is kept */
     struct kdb_shape_slot *next;     /* of the launch that came after this one the last time */
     uint64_t shape[KDB_SHAPE_WORDS]; /* see struct kdb_words of launch.h */
 };
@@ -208,9 +218,11 @@ struct kdb_process {
     _Atomic(struct kdb_told *) facts;     /* for the parts to come */
     _Atomic uint32_t said[KDB_LIBRARIES]; /* facts of that library are written */
     _Atomic uint32_t devices_said;
-    _Atomic uint64_t api_ids[KDB_HOOKS]; /* generation << 32 | id */
-    uint32_t oldest;                     /* number of the oldest part that is still there */
-    char name[240];                      /* of all parts, without number and suffix */
+    _Atomic(void *) pattern;                /* gate.c: of this process alone, as are */
+    _Atomic(struct kdb_counter *) counters; /* the numbers of launches */
+    _Atomic uint64_t api_ids[KDB_HOOKS];    /* generation << 32 | id */
+    uint32_t oldest;                        /* number of the oldest part that is still there */
+    char name[240];                         /* of all parts, without number and suffix */
     struct kdb_part parts[KDB_PARTS];
 };
 extern struct kdb_process *kdb_process;
@@ -233,6 +245,7 @@ struct kdb_told {
     _Atomic uint64_t id;     /* generation << 32 | id */
     struct kdb_told *module; /* of a kernel */
     struct kdb_told *next;   /* of the facts */
+    bool left_out;           /* a kernel that is not selected */
     uint32_t type, bytes;    /* of the record */
     unsigned char payload[];
 };
@@ -357,8 +370,8 @@ void kdb_ranges_so_far(struct kdb_thread *t, bool first);
 
 /* ---- hooks_hip.c, hooks_device.c ---- */
 extern _Atomic uint32_t kdb_function_epoch; /* counted up when a handle changes its kernel or device */
-/* Id of the kernel behind a handle or the address of a host function; 0: not written. */
-uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function);
+/* The kernel behind a handle or the address of a host function, and its id; 0: not written. */
+uint32_t kdb_function_kernel(struct kdb_thread *t, const void *function, struct kdb_told **kernel);
 /* Of a stream, by where it was made; `current` for the null stream, or if that was not seen. */
 int kdb_stream_device(uint64_t stream, int current);
 #pragma GCC visibility pop

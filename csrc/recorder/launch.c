@@ -20,7 +20,8 @@ static bool new_shape(struct kdb_thread *t, struct kdb_shape_slot *slot, const v
     slot->id = 0;
     slot->function = slot; /* no launch's, until all of it is right */
     full.device = (uint32_t)kdb_stream_device(full.stream, (int)full.device);
-    full.kernel = kdb_function_kernel(t, function);
+    struct kdb_told *kernel;
+    full.kernel = kdb_function_kernel(t, function, &kernel);
     if (!full.kernel)
         return false;
     /* Written already, by another thread or before it lost its slot: a record a launch would be many. */
@@ -34,6 +35,7 @@ static bool new_shape(struct kdb_thread *t, struct kdb_shape_slot *slot, const v
     }
     slot->function = function;
     slot->epoch = epoch;
+    slot->counter = kdb_counter_of(kernel, full.device);
     memcpy(slot->shape, v.at, sizeof slot->shape);
     slot->id = id.id;
     return true;
@@ -79,8 +81,9 @@ void kdb_launched_slowly(const void *real, const void *function, const struct kd
         return;
     uint32_t epoch = atomic_load_explicit(&kdb_function_epoch, memory_order_acquire);
     struct kdb_shape_slot *slot = find_shape(t, function, epoch, w, real);
-    if (slot) {
+    if (slot)
         t->shape = slot;
+    if (slot && (!atomic_load_explicit(&kdb_gate, memory_order_relaxed) || kdb_keeps(t, slot->counter))) {
         uint64_t now = ticks >> KDBT_TICK_SHIFT;
         if (t->at < t->full && now - t->run_ticks <= UINT32_MAX)
             kdb_append(t, slot->id, now);

@@ -2,7 +2,7 @@
  * is found is one 8-byte record. Included by each file whose hooks launch something. */
 #ifndef KDB_LAUNCH_H
 #define KDB_LAUNCH_H
-#include "internal.h"
+#include "gate.h"
 
 /* All of a launch but its function and time, to be compared and mixed a word at a time. */
 struct kdb_words {
@@ -45,6 +45,7 @@ static inline __attribute__((always_inline)) void kdb_launched(const void *real,
         if (KDB_LIKELY(slot &&
                        t->generation ==
                            atomic_load_explicit(&kdb_process->generation, memory_order_relaxed) &&
+                       !atomic_load_explicit(&kdb_gate, memory_order_relaxed) &&
                        kdb_slot_is(slot, function, epoch, &w) && t->at < t->full)) {
             /* Only now: what comes after this instruction hardly overlaps it, what comes before does. */
             uint64_t now = kdb_ticks() >> KDBT_TICK_SHIFT;

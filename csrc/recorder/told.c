@@ -53,6 +53,7 @@ struct kdb_told *kdb_tell(int type, const void *a, size_t a_bytes, const void *b
         return NULL;
     atomic_store_explicit(&k->id, 0, memory_order_relaxed);
     k->module = k->next = NULL;
+    k->left_out = false;
     k->type = (uint32_t)type;
     k->bytes = (uint32_t)bytes;
     memcpy(k->payload, a, a_bytes);

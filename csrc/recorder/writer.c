@@ -5,7 +5,7 @@
  * process killed at any instruction leaves whole records only. Room is allocated on disk before it
  * is mapped: a full disk is an error of posix_fallocate here, not a SIGBUS in the host. */
 
-#include "internal.h"
+#include "gate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -255,10 +255,21 @@ static void clock_point(struct kdb_thread *t) {
         t->clock_ticks = ticks;
 }
 
+/* What the gate is for. Not what others refer to, nor the answer to a statement that is written. */
+static bool gated(int type) {
+    return type == KDBT_STATEMENT || type == KDBT_PROBLEM || type == KDBT_CALL || type == KDBT_COMPILE ||
+           type == KDBT_GRAPH;
+}
+
 bool kdb_put(struct kdb_thread *t, int type, uint32_t id, uint64_t ticks, const void *a, size_t a_bytes,
              const void *b, size_t b_bytes, const void *c, size_t c_bytes) {
     if (kdb_use_tsc && kdb_ticks() - t->clock_ticks > CLOCK_EVERY)
         clock_point(t);
+    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_gate, memory_order_relaxed)) && gated(type) &&
+        !kdb_gate_passes(t)) {
+        kdb_left_out(t);
+        return false;
+    }
     bool done = put(t, type, id, ticks, a, a_bytes, b, b_bytes, c, c_bytes);
     if (!done)
         kdb_drop();

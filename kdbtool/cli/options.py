@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kdbtool.miopen.classes import CLASSES
 from kdbtool.miopen.keys import LANGUAGES
+
+if TYPE_CHECKING:
+    from kdbtool.shim.selection import Selection
 
 
 def verbosity(parser: argparse.ArgumentParser) -> None:
@@ -114,6 +119,65 @@ def root(parser: argparse.ArgumentParser) -> None:
         metavar="DIR|none",
         help="root with the real MIOpen (default: $KDBTOOL_ROOT, else ~/.cache/kdbtool/root-VERSION)",
     )
+
+
+def selection(parser: argparse.ArgumentParser, *, recording: bool = False) -> None:
+    """What of a recording is kept (docs/selection.md); `recording`: with what has a meaning only then.
+
+    `selected` makes the selection of them.
+    """
+    group = parser.add_argument_group("selection", "what is kept of a recording (docs/selection.md)")
+    add = group.add_argument
+    # Its own meaning of --kernel: a POSIX extended expression over the names of device functions.
+    add("--kernel", metavar="REGEX", help="only launches of kernels whose symbol matches (search)")
+    add("--every", metavar="N", help="only the 1st, N+1st, 2N+1st, ... launch of each kernel")
+    add("--first", metavar="N", help="only the first N launches of each kernel")
+    add("--iterations", metavar="A:B", help="only launches A to B-1 of each kernel, from 0")
+    add("--device", metavar="N[,N]", help="only launches on these devices")
+    add("--rank", metavar="N[,N]", help="only these ranks; the others leave nothing")
+    add("--region", metavar="NAME", action="append", help="only while a ROCTx range of this name is open "
+        "in any thread (repeatable)")  # fmt: skip
+    if recording:
+        add("--start-paused", action="store_true", help="record nothing until the signal of --signal comes")
+        add("--signal", metavar="NAME", type=signal_number, help="pause and go on whenever this signal comes")
+
+
+def selected(args: argparse.Namespace) -> Selection:
+    """The selection of `selection`'s options; KdbtoolError in one line for one that is none."""
+    from kdbtool.shim.selection import Selection
+
+    return Selection.of(
+        kernel=args.kernel,
+        every=args.every,
+        first=args.first,
+        iterations=args.iterations,
+        device=args.device,
+        rank=args.rank,
+        regions=tuple(args.region or ()),
+        paused=getattr(args, "start_paused", False),
+        signal=getattr(args, "signal", None),
+    )
+
+
+def signal_number(text: str) -> int:
+    """USR2, SIGUSR2 or RTMIN+3; the numbers 32 and 33 are the C library's own."""
+    name, plus, more = text.upper().removeprefix("SIG").partition("+")
+    number = getattr(signal.Signals, f"SIG{name}", None)
+    if number is None or (plus and not (name == "RTMIN" and more.isdecimal())):
+        raise argparse.ArgumentTypeError(f"no such signal: {text!r} (e.g. USR2)")
+    found = int(number) + (int(more) if plus else 0)
+    if found > int(signal.SIGRTMAX):
+        raise argparse.ArgumentTypeError(f"no such signal: {text!r} (e.g. USR2)")
+    return found
+
+
+def byte_size(text: str) -> int:
+    """Bytes of 500M or 2G: K, M and G are powers of 1024."""
+    found = re.fullmatch(r"([0-9]{1,15})([KMG]?)", text.upper())
+    size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]] if found else 0
+    if not 0 < size < 1 << 62:
+        raise argparse.ArgumentTypeError(f"not a size like 500M or 2G: {text!r}")
+    return size
 
 
 def regex(text: str) -> re.Pattern[str]:

@@ -10,6 +10,11 @@ at the end unless --keep; a MIOPEN_SYSTEM_DB_PATH that is set stays.
 Where the program runs: --root DIR or $KDBTOOL_ROOT, if given, is entered. Else, with --simulate on
 a machine without libMIOpen, the default root. --root none: never. Inside a root the current folder,
 the home folder, /tmp and DIR are visible at the same paths, and PATH is the root's own.
+
+--kernel, --every, --first, --iterations, --device, --rank and --region keep a part; what they leave out is
+counted in the traces. With --signal USR2, `kill -USR2 PID` of this command or of a recorded process pauses
+and goes on. --max-size bounds each process: at the limit recording stops, or goes on in a new part while
+the oldest is removed. docs/selection.md has the whole of it.
 """
 
 from __future__ import annotations
@@ -26,12 +31,14 @@ from types import FrameType
 from typing import Any
 
 from kdbtool.cli import options
-from kdbtool.errors import KdbtoolError, from_oserror
+from kdbtool.errors import KdbtoolError, counted, from_oserror, printable
 from kdbtool.root import Root, choose_root, enter
 from kdbtool.root.paths import home
 from kdbtool.shim import libs
-from kdbtool.shim.launcher import Workspace, recorded_environment
-from kdbtool.targets import Target, split_target
+from kdbtool.shim.clocks import Sampler, parse_interval
+from kdbtool.shim.launcher import Limit, Workspace, recorded_environment
+from kdbtool.shim.selection import Selection, raw_name_only
+from kdbtool.targets import split_target
 
 HELP = "run a program and record what MIOpen asks for"
 DEFAULT_OUTPUT = Path("kdbtool-traces")
@@ -43,6 +50,16 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--simulate", metavar="ARCH[:CU]", help="show a simulated GPU, e.g. gfx1030:36")
     options.output(parser, "folder of the traces (default: kdbtool-traces)")
     options.root(parser)
+    options.selection(parser, recording=True)
+    parser.add_argument(
+        "--max-size", type=options.byte_size, metavar="SIZE", help="bytes of one process, e.g. 500M or 2G"
+    )
+    parser.add_argument(
+        "--at-limit", choices=("stop", "rotate"), help="at that size: stop (default), or keep the newest"
+    )
+    parser.add_argument(
+        "--clocks", metavar="INTERVAL", help="sample the clocks of AMD's cards, e.g. each 100ms"
+    )
     parser.add_argument(
         "--keep", action="store_true", help="keep the private folders of --simulate, and say where"
     )
@@ -55,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
     if not argv:
         raise KdbtoolError("no program given", hint="run: kdbtool record -- CMD ...")
+    selection, limit = _selection(args), _limit(args)
+    interval = parse_interval(args.clocks) if args.clocks is not None else None
     target = split_target(args.simulate) if args.simulate else None
     root = choose_root(args.root, simulated=target is not None)
     libraries = libs.recorder().parent
@@ -63,14 +82,26 @@ def run(args: argparse.Namespace) -> int:
     keep = target is not None and args.keep
     space = Workspace(keep=keep)
     try:
-        code = _record(argv, target, root, libraries, folder, space)
+        env = recorded_environment(
+            os.environ if root is None else root.environment(),
+            library_dir=space.reachable(libraries),
+            trace_dir=folder,
+            target=target,
+            private=space.private() if target is not None else None,
+            selection=selection,
+            limit=limit,
+        )
+        code = _record(argv, env, root, [libraries, folder], space, interval, args.signal)
     finally:
         if not keep:
             space.remove()
         if made and not any(folder.iterdir()):
             folder.rmdir()
+    made_now = sorted(set(folder.glob("*.kdbtrace")) - before) if folder.is_dir() else []
     if not args.quiet and (args.verbose or sys.stderr.isatty()):
-        _summary(sorted(set(folder.glob("*.kdbtrace")) - before), folder)
+        _summary(made_now, folder)
+    if selection:
+        _warn_of_nothing(made_now, selection)
     if keep:
         print(f"kdbtool record: private folders kept: {space.path}", file=sys.stderr)
     return code if code >= 0 else _die(-code)
@@ -89,22 +120,40 @@ def _output_folder(path: Path) -> tuple[Path, bool]:
     return path, made
 
 
+def _selection(args: argparse.Namespace) -> Selection:
+    if args.kernel is not None:
+        raw_name_only(args.kernel)
+    if args.start_paused and args.signal is None:
+        hint = "add --signal USR2; --region NAME alone begins with the region"
+        raise KdbtoolError("nothing would end the pause", where="--start-paused", hint=hint)
+    return options.selected(args)
+
+
+def _limit(args: argparse.Namespace) -> Limit | None:
+    if args.max_size is None:
+        if args.at_limit:
+            raise KdbtoolError("no size to be reached", where="--at-limit", hint="add --max-size SIZE")
+        return None
+    return Limit(args.max_size, rotate=args.at_limit == "rotate")
+
+
 def _record(
-    argv: list[str], target: Target | None, root: Root | None, libraries: Path, folder: Path, space: Workspace
+    argv: list[str],
+    env: dict[str, str],
+    root: Root | None,
+    binds: list[Path],
+    space: Workspace,
+    interval: float | None,
+    number: int | None,
 ) -> int:
-    """Start the program and wait; its exit code, or minus its signal."""
-    env = recorded_environment(
-        os.environ if root is None else root.environment(),
-        library_dir=space.reachable(libraries),
-        trace_dir=folder,
-        target=target,
-        private=space.private() if target is not None else None,
-    )
-    binds = [libraries, folder, space.path, *filter(None, [home()])]
+    """Start the program and wait; its exit code, or minus its signal. `interval` of the clocks, in
+    seconds; `number` of the signal that pauses."""
+    folder = binds[-1]
+    binds = [*binds, space.path, *filter(None, [home()])]
     database = os.environ.get("MIOPEN_SYSTEM_DB_PATH", "")
     if database:
         binds.append(Path(database))
-    relay = _Relay()
+    relay = _Relay(number)
     try:
         process = enter.popen(
             argv,
@@ -117,7 +166,13 @@ def _record(
         raise _not_started(argv[0], root, error) from None
     relay.started(process)
     space.started(process.pid)
-    return process.wait()
+    if interval is None:
+        return process.wait()
+    with Sampler(folder, interval) as sampler:
+        code = process.wait()
+    if sampler.problem:
+        print(f"kdbtool record: {printable(sampler.problem)}", file=sys.stderr)
+    return code
 
 
 def _not_started(program: str, root: Root | None, error: OSError) -> KdbtoolError:
@@ -135,13 +190,15 @@ class _Relay:
     signal, but would hand an ignored one down.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, chosen: int | None = None) -> None:
+        """`chosen`: one more, the user's."""
         self.process: subprocess.Popen[Any] | None = None
         self.early: list[int] = []  # came while the program was being started
-        for number in (
+        for number in {
             *(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP),
             *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH),
-        ):
+            *([] if chosen is None else [chosen]),
+        }:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self.forward)
 
@@ -192,6 +249,26 @@ def _summary(traces: list[Path], folder: Path) -> None:
         f"compilers started: {compilers}",
         file=sys.stderr,
     )
+
+
+def _warn_of_nothing(traces: list[Path], selection: Selection) -> None:
+    """A filter that kept nothing is told, whatever else is quiet: it may be misspelt."""
+    from kdbtool.shim.trace import read_trace
+
+    found = []
+    for path in traces:
+        with contextlib.suppress(KdbtoolError):
+            found.append(read_trace(path))
+    left_out = sum(trace.facts.unselected for trace in found)
+    used = any(trace.facts.role == "host" for trace in found)
+    what = " ".join(selection.text.split("\n")).strip()
+    if selection.has_rank and not used:
+        why = "no process of such a rank used MIOpen or HIP"
+    elif left_out and not any(len(trace.launches) for trace in found):
+        why = f"no launch was kept, {counted(left_out, 'event')} left out"
+    else:
+        return
+    print(f"kdbtool record: the selection matched nothing ({printable(what)}): {why}", file=sys.stderr)
 
 
 def _die(number: int) -> int:

@@ -44,10 +44,16 @@ def launch(f, stream=None, grid=1, want=0):
 
 
 def hip_program(
-    standins: Standins, traces: Path, code: str, *, tag: int = 1, env: dict[str, str] | None = None
+    standins: Standins,
+    traces: Path,
+    code: str,
+    *,
+    tag: int = 1,
+    env: dict[str, str] | None = None,
+    notes: str = "",
 ) -> Ran:
     """Run `code` after the prelude, with and without the recorder: nothing changed, nothing lost.
-    `tag` 2: the HIP that launches as HIP 5 did."""
+    `tag` 2: the HIP that launches as HIP 5 did. `notes`: what each note of a trace must have."""
     folder = standins.folder if tag == 1 else standins.folder / "other"
     prelude = _PRELUDE.format(
         hip=str(folder / "libamdhip64.so.6"), roctx=str(standins.folder / "libroctx64.so.4")
@@ -56,5 +62,5 @@ def hip_program(
     ran = same(standins, traces, *python(prelude + code), env={"LD_LIBRARY_PATH": "-", **(env or {})})
     assert (ran.code, ran.err) == (0, "")
     for trace in ran.traces:
-        assert trace.notes == []
+        assert all(notes and notes in note for note in trace.notes), trace.notes
     return ran

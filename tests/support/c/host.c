@@ -59,13 +59,27 @@ static void *many(void *argument) {
     return NULL;
 }
 
-static void threads(int count, long each) {
+/* Five kernels in turn. */
+static void *several(void *argument) {
+    static const unsigned char image[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+    void *module, *function[5];
+    long n = (long)argument;
+    char name[] = "0_kernel";
+    hipModuleLoadData(&module, image);
+    for (int i = 0; i < 5; i++, name[0]++)
+        hipModuleGetFunction(&function[i], module, name);
+    for (long i = 0; i < n; i++)
+        hipModuleLaunchKernel(function[i % 5], 1, 1, 1, 64, 1, 1, 0, NULL, NULL, NULL);
+    return NULL;
+}
+
+static void threads(int count, long each, void *(*work)(void *)) {
     pthread_t *all = calloc((size_t)count, sizeof *all);
     pthread_attr_t small;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 65536);
     for (int i = 0; i < count; i++)
-        if (pthread_create(&all[i], &small, many, (void *)each) != 0)
+        if (pthread_create(&all[i], &small, work, (void *)each) != 0)
             abort();
     for (int i = 0; i < count; i++)
         pthread_join(all[i], NULL);
@@ -126,7 +140,11 @@ static int mode(int argc, char **argv) {
         kill(getpid(), SIGKILL);
     }
     if (strcmp(how, "threads") == 0) {
-        threads(atoi(argv[2]), atol(argv[3]));
+        threads(atoi(argv[2]), atol(argv[3]), many);
+        return printf("%d\n", standin_launches());
+    }
+    if (strcmp(how, "several") == 0) {
+        threads(atoi(argv[2]), atol(argv[3]), several);
         return printf("%d\n", standin_launches());
     }
     if (strcmp(how, "pool") == 0) { /* workers that leave by _exit, then a program of another kind */
@@ -149,7 +167,7 @@ static int mode(int argc, char **argv) {
         for (int fd = 3; fd < 256; fd++)
             close(fd);
         FILE *file = fopen(argv[2], "w");
-        threads(4, 20000);
+        threads(4, 20000, many);
         fprintf(file, "mine alone\n");
         fclose(file);
         return printf("%d\n", standin_launches());
