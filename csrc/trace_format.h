@@ -13,7 +13,8 @@ enum kdbt_limits {
     KDBT_VERSION = 1,
     KDBT_BYTE_ORDER = 0x01020304,
     KDBT_HEADER_BYTES = 4096, /* the first block begins here */
-    KDBT_BLOCK_ALIGN = 4096,  /* each block begins at a multiple of this */
+    KDBT_LEFT_OUT_AT = 320,
+    KDBT_BLOCK_ALIGN = 4096, /* each block begins at a multiple of this */
     KDBT_BLOCK_MAGIC = 0x4b4c424b,
     KDBT_RECORD_MAX = 16777216, /* bytes of one record */
     KDBT_TICK_SHIFT = 4,        /* a launch's `delta` counts 1 << this clock ticks */
@@ -55,13 +56,17 @@ struct kdbt_header {
     uint32_t stop_errno;        /* not 0: recording stopped for this reason (28: the disk is full) */
     uint64_t dropped;           /* events that could not be recorded */
     uint64_t file_bytes;        /* where the last block ends: a shorter file was cut; 0: not known */
-    uint64_t unselected;        /* events that the selection left out, beside those of left_out */
+    uint64_t unselected;        /* events that the selection left out, beside kdbt_left_out */
     uint64_t section_bytes; /* merged: bytes of this trace, the next begins at the next page; 0: the last */
     uint32_t part;          /* 0, 1, ...: a trace that is rotated begins anew, with all it refers to */
     uint32_t deepbound;     /* libraries loaded with RTLD_DEEPBIND or into another namespace */
     uint64_t removed;       /* launches in earlier parts, which were removed to stay below a size */
-    uint64_t unused[7];
-    uint64_t left_out[448]; /* each eighth: events that the selection left out, of some of the threads */
+};
+
+/* In the header's page, at KDBT_LEFT_OUT_AT. Each eighth: events that the selection left out, of some of
+ * the threads; a cache line each. */
+struct kdbt_left_out {
+    uint64_t events[448];
 };
 
 /* Blocks follow each other from header_bytes on. A block belongs to one thread. */

@@ -46,7 +46,10 @@ class Reader:
     @property
     def unselected(self) -> int:
         """Events that the selection left out."""
-        return sum(map(int, self.header.left_out), int(self.header.unselected))
+        if self.size < lib.KDBT_HEADER_BYTES:
+            return int(self.header.unselected)
+        groups = self.view("left_out", int(lib.KDBT_LEFT_OUT_AT)).events
+        return sum(map(int, groups), int(self.header.unselected))
 
     def view(self, struct: str, at: int) -> Any:
         """A struct at a place that is known to hold one."""

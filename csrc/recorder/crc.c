@@ -12,8 +12,10 @@
 
 #include "trace_format.h"
 
-_Static_assert(sizeof(struct kdbt_header) == 3904 && offsetof(struct kdbt_header, left_out) % 64 == 0,
-               "header");
+_Static_assert(sizeof(struct kdbt_header) == 264, "header");
+_Static_assert(KDBT_LEFT_OUT_AT % 64 == 0 && KDBT_LEFT_OUT_AT >= sizeof(struct kdbt_header) &&
+                   KDBT_LEFT_OUT_AT + sizeof(struct kdbt_left_out) <= KDBT_HEADER_BYTES,
+               "left_out");
 _Static_assert(offsetof(struct kdbt_header, header_check) == 208, "header_check");
 _Static_assert(sizeof(struct kdbt_block) == 64, "block");
 _Static_assert(offsetof(struct kdbt_block, check) == 20, "block check");

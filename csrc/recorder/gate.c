@@ -217,9 +217,10 @@ bool kdb_gate_passes(struct kdb_thread *t) {
 }
 
 void kdb_left_out(struct kdb_thread *t) {
-    struct kdbt_header *header = kdb_part_of(t->generation)->header;
-    size_t groups = sizeof header->left_out / 64;
-    __atomic_fetch_add(&header->left_out[t->number % groups * 8], 1, __ATOMIC_RELAXED);
+    char *page = (char *)kdb_part_of(t->generation)->header;
+    struct kdbt_left_out *left_out = (struct kdbt_left_out *)(page + KDBT_LEFT_OUT_AT);
+    size_t groups = sizeof *left_out / 64;
+    __atomic_fetch_add(&left_out->events[t->number % groups * 8], 1, __ATOMIC_RELAXED);
 }
 
 /* ---- launches ---- */
