@@ -1,8 +1,8 @@
 """The environment of a recorded process, and the private folders of a simulated one.
 
-What the C parts read is set here and nowhere else: LD_PRELOAD, KDBTOOL_TRACE_DIR, KDBTOOL_SELECT and
-KDBTOOL_TRACE_LIMIT for the recorder, LD_LIBRARY_PATH and KDBTOOL_SIMGPU for the simulated device.
-docs/recorder.md tells how to set the same by hand.
+What the C parts read is set here and nowhere else: LD_PRELOAD, LD_AUDIT, KDBTOOL_TRACE_DIR,
+KDBTOOL_SELECT and KDBTOOL_TRACE_LIMIT for the recorder, LD_LIBRARY_PATH and KDBTOOL_SIMGPU for the
+simulated device. docs/recorder.md tells how to set the same by hand.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ def recorded_environment(
     private: Path | None = None,
     selection: Selection | None = None,
     limit: Limit | None = None,
+    audit: bool = False,
 ) -> dict[str, str]:
     """`base` with what makes the program's processes record into `trace_dir`, `selection` alone and up to
-    `limit`.
+    `limit`. `audit`: by LD_AUDIT, too, which sees what a preload cannot.
 
     With `target` the program sees that device, simulated. With `private` its home and MIOpen's
     databases are folders in there; a MIOPEN_SYSTEM_DB_PATH that the user set is kept.
@@ -78,6 +79,8 @@ def recorded_environment(
     env["KDBTOOL_TRACE_DIR"] = str(trace_dir)
     if selection:
         env["KDBTOOL_SELECT"] = selection.text
+    if audit:
+        env["LD_AUDIT"] = _first(library_dir / libs.audit().name, env.get("LD_AUDIT"))
     if limit is not None:
         env["KDBTOOL_TRACE_LIMIT"] = str(limit)
     if target is not None:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from kdbtool.errors import KdbtoolError, printable
 from kdbtool.shim._trace import ffi, lib
-from kdbtool.shim.trace_model import Clock, Launches, Range, Shape, Trace
+from kdbtool.shim.trace_model import Clock, Facts, Launches, Range, Shape, Trace
 
 _HINT = "docs/selection.md says what each filter takes"
 _NEVER = -1  # instead of a counter: no launch of this shape is kept
@@ -102,12 +102,10 @@ class Selection:
 
     def trace(self, trace: Trace) -> Trace:
         """What the trace would hold, had this been given to the recorder. `facts.unselected` counts what
-        is left out, too. A pause has no meaning here: no signal comes."""
-        if not self:
+        is left out, too. A pause has no meaning here: no signal comes. A compiler's own trace stays whole."""
+        if not self or trace.facts.role not in ("host", "unknown"):
             return trace
-        rank = trace.facts.rank
-        nothing = not lib.kdbt_select_rank(self._c, -1 if rank is None else rank)
-        spans = [] if nothing else self._spans(trace.ranges)
+        spans = self._spans(trace.ranges) if self.takes(trace.facts) else []
         at: Callable[[Any], int] = lambda event: event.time_ns  # noqa: E731
         end: Callable[[Any], int] = lambda event: event.time_ns + event.duration_ns  # noqa: E731
         kept = replace(
@@ -121,6 +119,12 @@ class Selection:
         )
         left_out = _events(trace) - _events(kept)
         return replace(kept, facts=replace(kept.facts, unselected=trace.facts.unselected + left_out))
+
+    def takes(self, facts: Facts) -> bool:
+        """Whether such a process leaves a trace at all. A compiler's does not tell its rank."""
+        if not self or facts.role not in ("host", "unknown"):
+            return True
+        return bool(lib.kdbt_select_rank(self._c, -1 if facts.rank is None else facts.rank))
 
     def launches(self, trace: Trace) -> Launches:
         """The launches that are kept."""

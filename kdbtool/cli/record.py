@@ -58,6 +58,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--at-limit", choices=("stop", "rotate"), help="at that size: stop (default), or keep the newest"
     )
     parser.add_argument(
+        "--audit", action="store_true", help="see by LD_AUDIT, too, what a preload cannot (docs/recorder.md)"
+    )
+    parser.add_argument(
         "--clocks", metavar="INTERVAL", help="sample the clocks of AMD's cards, e.g. each 100ms"
     )
     parser.add_argument(
@@ -90,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
             private=space.private() if target is not None else None,
             selection=selection,
             limit=limit,
+            audit=args.audit,
         )
         code = _record(argv, env, root, [libraries, folder], space, interval, args.signal)
     finally:
@@ -253,18 +257,20 @@ def _summary(traces: list[Path], folder: Path) -> None:
 
 def _warn_of_nothing(traces: list[Path], selection: Selection) -> None:
     """A filter that kept nothing is told, whatever else is quiet: it may be misspelt."""
-    from kdbtool.shim.trace import read_trace
+    from kdbtool.shim.trace import each_trace
 
-    found = []
+    launches = left_out = 0
+    used = False
     for path in traces:
         with contextlib.suppress(KdbtoolError):
-            found.append(read_trace(path))
-    left_out = sum(trace.facts.unselected for trace in found)
-    used = any(trace.facts.role == "host" for trace in found)
+            for trace in each_trace(path):
+                launches += len(trace.launches)
+                left_out += trace.facts.unselected
+                used |= trace.facts.role == "host"
     what = " ".join(selection.text.split("\n")).strip()
     if selection.has_rank and not used:
         why = "no process of such a rank used MIOpen or HIP"
-    elif left_out and not any(len(trace.launches) for trace in found):
+    elif left_out and not launches:
         why = f"no launch was kept, {counted(left_out, 'event')} left out"
     else:
         return

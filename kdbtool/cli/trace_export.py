@@ -23,6 +23,7 @@ _SQLITE = (".sqlite", ".sqlite3", ".db")
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
     tracefiles.inputs(parser)
+    options.selection(parser)
     options.output(parser, "FILE.sqlite, FILE.parquet, or a folder", required=True)
     parser.add_argument("--table", choices=tuple(TABLES), help="the table that FILE.parquet is to hold")
     options.force(parser)
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         why = "a Parquet file holds one table" if single else "--table is for a FILE.parquet"
         hint = "add --table launches, or name a folder" if single else "leave it out"
         raise KdbtoolError("cannot write", where=args.output, why=why, hint=hint)
-    traces = tracefiles.traces(args.traces)
+    traces = tracefiles.traces(args.traces, options.selected(args))
     if args.output.suffix in _SQLITE or single:
         check_output(args.output, force=args.force)
     if args.output.suffix in _SQLITE:

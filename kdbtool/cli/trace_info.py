@@ -24,6 +24,7 @@ HELP = "say what is in traces"
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
     tracefiles.inputs(parser)
+    options.selection(parser)
     parser.add_argument(
         "--top", type=options.count, default=10, metavar="N", help="kernels, functions, ranges told (10)"
     )
@@ -34,7 +35,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Text as the traces are read; a JSON document at the end."""
     total, each = Run(args.top), []
-    for trace in tracefiles.traces(args.traces):
+    for trace in tracefiles.traces(args.traces, options.selected(args)):
         found = total.add(trace)
         if args.json:
             each.append(found)

@@ -32,6 +32,7 @@ _Render = Callable[[dict[str, Any]], str]
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
     tracefiles.inputs(parser)
+    options.selection(parser)
     parser.add_argument("--what", action="append", choices=_KINDS, help="only these events (repeatable)")
     parser.add_argument("--json", action="store_true", help="print JSON, one object to a line")
     options.verbosity(parser)
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Print as the events come."""
     wanted, shown = set(args.what or _KINDS), 0
     render = _json if args.json else _cells
-    for trace in tracefiles.traces(args.traces):
+    for trace in tracefiles.traces(args.traces, options.selected(args)):
         pid = trace.facts.pid
         for time_ns, thread, what, told in _events(trace, wanted, render):
             shown += 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kdbtool.errors import KdbtoolError
+from kdbtool.errors import KdbtoolError, counted
+from kdbtool.shim.selection import Selection
 from kdbtool.shim.trace import each_trace, find_traces
 from kdbtool.shim.trace_model import Trace
 
@@ -32,7 +34,20 @@ def files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def traces(paths: Iterable[Path]) -> Iterator[Trace]:
-    """Each process' trace, in the order of the files."""
+def traces(paths: Iterable[Path], selection: Selection | None = None) -> Iterator[Trace]:
+    """Each process' trace, in the order of the files; of `selection`'s ranks, with what it keeps. One that
+    keeps no launch is told on standard error: it may be misspelt."""
+    launches = left_out = 0
     for path in files(paths):
-        yield from each_trace(path)
+        for trace in each_trace(path):
+            if not selection:
+                yield trace
+                continue
+            kept = selection.trace(trace)
+            launches += len(kept.launches)
+            left_out += kept.facts.unselected - trace.facts.unselected
+            if selection.takes(trace.facts):
+                yield kept
+    if left_out and not launches:
+        told = f"the selection keeps no launch, {counted(left_out, 'event')} left out"
+        print(f"kdbtool trace: {told}", file=sys.stderr)

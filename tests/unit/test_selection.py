@@ -174,7 +174,7 @@ def made_of(*threads: list[tuple[str, int, int]]) -> Launches:
 
 
 def whole(launches: Launches) -> Trace:
-    unknown = dict.fromkeys(Facts.__dataclass_fields__) | {"unselected": 0}
+    unknown = dict.fromkeys(Facts.__dataclass_fields__) | {"unselected": 0, "role": "host"}
     return Trace(Path("x"), Facts(**unknown), launches=launches)  # type: ignore[arg-type]
 
 
