@@ -159,8 +159,8 @@ enum kdbt_source {
 };
 
 struct kdbt_module {
-    uint8_t md5[16];
-    uint64_t size;     /* bytes that md5 covers; 0: not known, md5 is 0 */
+    uint8_t md5[16];   /* 0: not taken, of an object above 4 MiB or one that could not be read */
+    uint64_t size;     /* 0: not known */
     uint64_t duration; /* ticks of the load */
     uint32_t source;   /* enum kdbt_source */
     int32_t result;    /* hipError_t */

@@ -111,7 +111,7 @@ class Assembler:
         for r in self.all(lib.KDBT_MODULE):
             m = self.reader.view("module", r.at)
             self.modules[r.id] = Module(
-                md5=bytes(m.md5).hex() if m.size else "",
+                md5=bytes(m.md5).hex() if any(m.md5) else "",
                 size=int(m.size),
                 source=_SOURCES.get(m.source & ~lib.KDBT_FROM_BEFORE, "unknown"),
                 target=self.text(r, ffi.sizeof("struct kdbt_module")) or None,

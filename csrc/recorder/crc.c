@@ -69,18 +69,22 @@ static __m128i words(const unsigned char *p) {
     return _mm_loadu_si128((const __m128i *)p);
 }
 
-/* 16 bytes that have the crc of the first 64 or more `bytes` (a multiple of 16), to go on from 0. */
+/* 16 bytes that have the crc of the first 16 or more `bytes` (a multiple of 16), to go on from 0. */
 __attribute__((target("pclmul,sse4.1"))) static void folded(uint32_t crc, const unsigned char *p,
                                                             size_t bytes, unsigned char out[16]) {
-    __m128i sum[4];
-    for (int i = 0; i < 4; i++)
-        sum[i] = words(p + 16 * i);
-    sum[0] = _mm_xor_si128(sum[0], _mm_cvtsi32_si128((int)crc));
-    for (p += 64, bytes -= 64; bytes >= 64; p += 64, bytes -= 64)
-        for (int i = 0; i < 4; i++)
-            sum[i] = fold(sum[i], FOLD_512, words(p + 16 * i));
-    for (int i = 1; i < 4; i++)
-        sum[0] = fold(sum[0], FOLD_128, sum[i]);
+    __m128i sum[4] = {_mm_xor_si128(words(p), _mm_cvtsi32_si128((int)crc))};
+    if (bytes >= 128) { /* four sums at once */
+        for (int i = 1; i < 4; i++)
+            sum[i] = words(p + 16 * i);
+        for (p += 64, bytes -= 64; bytes >= 64; p += 64, bytes -= 64)
+            for (int i = 0; i < 4; i++)
+                sum[i] = fold(sum[i], FOLD_512, words(p + 16 * i));
+        for (int i = 1; i < 4; i++)
+            sum[0] = fold(sum[0], FOLD_128, sum[i]);
+    } else {
+        p += 16;
+        bytes -= 16;
+    }
     for (; bytes; p += 16, bytes -= 16)
         sum[0] = fold(sum[0], FOLD_128, words(p));
     _mm_storeu_si128((__m128i *)out, sum[0]);
@@ -121,7 +125,7 @@ uint32_t kdbt_crc32(uint32_t crc, const void *data, size_t bytes) {
         have = make_ready();
     crc = ~crc;
 #if defined(__x86_64__)
-    if (bytes >= 128 && have > 1) {
+    if (bytes >= 32 && have > 1) {
         unsigned char rest[16];
         size_t whole = bytes & ~(size_t)15;
         folded(crc, p, whole, rest);
@@ -137,6 +141,12 @@ uint32_t kdbt_record_check(const void *record, size_t bytes) {
     struct kdbt_record head;
     if (bytes < sizeof head)
         return 0;
+    if (bytes <= 256) { /* most are short: once over all of it costs half */
+        unsigned char whole[256];
+        memcpy(whole, record, bytes);
+        memset(whole + offsetof(struct kdbt_record, check), 0, sizeof head.check);
+        return kdbt_crc32(0, whole, bytes);
+    }
     memcpy(&head, record, sizeof head);
     head.check = 0;
     uint32_t crc = kdbt_crc32(0, &head, sizeof head);

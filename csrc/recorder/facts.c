@@ -33,6 +33,7 @@ static struct {
     char name[128];
 } devices[16];
 static _Atomic int hip_version;
+static _Atomic uint32_t facts_known; /* a bit for each device, and bit 16 for HIP's version */
 
 void kdb_fact(struct kdb_thread *t, const char *name, const char *value) {
     struct kdbt_pair pair = {(uint32_t)strlen(name), (uint32_t)strlen(value)};
@@ -180,6 +181,7 @@ void kdb_saw_device(int device, const char *name, int units) {
     snprintf(devices[device].name, sizeof devices[device].name, "%.127s", name);
     devices[device].units = units;
     atomic_store_explicit(&devices[device].known, 2, memory_order_release);
+    atomic_fetch_or(&facts_known, 1u << device);
 }
 
 int kdb_device_named(int device, char *name, size_t room) {
@@ -191,10 +193,13 @@ int kdb_device_named(int device, char *name, size_t room) {
 
 void kdb_saw_hip_version(int version) {
     atomic_store(&hip_version, version);
+    atomic_fetch_or(&facts_known, 1u << 16);
 }
 
 void kdb_device_facts(struct kdb_thread *t) {
     uint32_t done = atomic_load_explicit(&kdb_process->devices_said, memory_order_relaxed);
+    if (!(atomic_load_explicit(&facts_known, memory_order_acquire) & ~done))
+        return;
     for (uint32_t i = 0; i <= 16; i++) {
         char name[32], text[160];
         bool known = i == 16 ? atomic_load_explicit(&hip_version, memory_order_relaxed) != 0

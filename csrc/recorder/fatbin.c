@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { MOST = 16 << 20, ENTRIES = 64, ID_BYTES = 256, WRAPPER_MAGIC = 0x48495046 };
+enum { MOST = 4 << 20, ENTRIES = 64, ID_BYTES = 256, WRAPPER_MAGIC = 0x48495046 };
 static const char BUNDLE[] = "__CLANG_OFFLOAD_BUNDLE__";
 static const char TRIPLE[] = "amdgcn-amd-amdhsa-";
 

@@ -14,6 +14,8 @@
 #include "md5.h"
 
 static const uint64_t MOST = (uint64_t)1 << 31;
+/* Rows of a kdb have some 100 KB; rocBLAS loads files of 20 MB, whose MD5 would be most of a short run. */
+static const uint64_t HASHED = 4 << 20;
 static const char BUNDLE[] = "__CLANG_OFFLOAD_BUNDLE__";
 
 /* Bytes from `from` on: of a file, or of our own memory when there is no file. */
@@ -98,20 +100,27 @@ static void find_target(struct kdb_image *image, const unsigned char *data, size
         memset(image->target, 0, sizeof image->target);
 }
 
-static bool digest(struct kdb_image *image, int fd, const char *memory, uint64_t bytes,
+static void digest(struct kdb_image *image, int fd, const char *memory, uint64_t bytes,
                    unsigned char *scratch, size_t room) {
     struct kdb_md5 md5;
+    image->size = bytes;
+    if (bytes > HASHED) { /* the target stands at the begin, in a note or a bundle's header */
+        size_t take = bytes < room ? (size_t)bytes : room;
+        if (read_at(fd, memory, 0, scratch, take))
+            find_target(image, scratch, take);
+        return;
+    }
     kdb_md5_begin(&md5);
     for (uint64_t at = 0; at < bytes; at += room) {
         size_t take = bytes - at < room ? (size_t)(bytes - at) : room;
-        if (!read_at(fd, memory, at, scratch, take))
-            return false;
+        if (!read_at(fd, memory, at, scratch, take)) {
+            memset(image, 0, sizeof *image);
+            return;
+        }
         kdb_md5_add(&md5, scratch, take);
         find_target(image, scratch, take);
     }
     kdb_md5_end(&md5, image->md5);
-    image->size = bytes;
-    return true;
 }
 
 void kdb_image_in_memory(struct kdb_image *image, const void *memory, unsigned char *scratch, size_t room) {

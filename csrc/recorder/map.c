@@ -16,7 +16,7 @@ struct slot {
     _Atomic uint64_t key;
     _Atomic uint32_t version;
     uint32_t unused;
-    _Atomic uint32_t value[];
+    _Atomic uint64_t value[];
 };
 
 static uint64_t spread(uint64_t key) {
@@ -65,9 +65,14 @@ bool kdb_map_get(struct kdb_map *map, uint64_t key, void *value) {
     struct slot *s = find(map, key);
     for (int tries = 0; s && tries < 1000; tries++) {
         uint32_t before = atomic_load_explicit(&s->version, memory_order_acquire);
-        for (uint32_t i = 0; i < map->value_bytes / 4; i++) {
-            uint32_t word = atomic_load_explicit(&s->value[i], memory_order_relaxed);
-            memcpy((char *)value + 4 * i, &word, 4);
+        const uint32_t bytes = map->value_bytes;
+        for (uint32_t i = 0; i < bytes / 8; i++) {
+            uint64_t word = atomic_load_explicit(&s->value[i], memory_order_relaxed);
+            memcpy((char *)value + 8 * i, &word, 8);
+        }
+        if (bytes & 4) {
+            uint64_t word = atomic_load_explicit(&s->value[bytes / 8], memory_order_relaxed);
+            memcpy((char *)value + (bytes & ~7u), &word, 4);
         }
         atomic_thread_fence(memory_order_acquire);
         if (atomic_load_explicit(&s->key, memory_order_relaxed) != key)
@@ -89,10 +94,10 @@ static void write_value(struct kdb_map *map, struct slot *s, const void *value) 
         version = atomic_load_explicit(&s->version, memory_order_relaxed);
     }
     atomic_thread_fence(memory_order_release); /* readers that see a byte of it see the odd version */
-    for (uint32_t i = 0; i < map->value_bytes / 4; i++) {
-        uint32_t word;
-        memcpy(&word, (const char *)value + 4 * i, 4);
-        atomic_store_explicit(&s->value[i], word, memory_order_relaxed);
+    for (uint32_t at = 0; at < map->value_bytes; at += 8) {
+        uint64_t word = 0;
+        memcpy(&word, (const char *)value + at, map->value_bytes - at < 8 ? 4 : 8);
+        atomic_store_explicit(&s->value[at / 8], word, memory_order_relaxed);
     }
     atomic_store_explicit(&s->version, (version | 1) + 1, memory_order_release);
 }

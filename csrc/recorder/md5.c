@@ -13,35 +13,35 @@ static const uint32_t sine[64] = {
     0x289b7ec6, 0xeaa127fa, 0xd4ef3085, 0x04881d05, 0xd9d4d039, 0xe6db99e5, 0x1fa27cf8, 0xc4ac5665,
     0xf4292244, 0x432aff97, 0xab9423a7, 0xfc93a039, 0x655b59c3, 0x8f0ccc92, 0xffeff47d, 0x85845dd1,
     0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391};
-static const uint8_t turn[4][4] = {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
+
+/* Unrolled: as a loop it takes four times the instructions, and this runs at each load of a module. */
+#define F(b, c, d) ((d) ^ ((b) & ((c) ^ (d))))
+#define G(b, c, d) ((c) ^ ((d) & ((b) ^ (c))))
+#define H(b, c, d) ((b) ^ (c) ^ (d))
+#define I(b, c, d) ((c) ^ ((b) | ~(d)))
+#define STEP(f, a, b, c, d, k, turn, i)                                                                      \
+    a += f(b, c, d) + sine[i] + x[k];                                                                        \
+    a = (a << (turn) | a >> (32 - (turn))) + b;
+#define FOUR(f, i, k, step, s0, s1, s2, s3)                                                                  \
+    STEP(f, a, b, c, d, (k) & 15, s0, i)                                                                     \
+    STEP(f, d, a, b, c, ((k) + (step)) & 15, s1, (i) + 1)                                                    \
+    STEP(f, c, d, a, b, ((k) + 2 * (step)) & 15, s2, (i) + 2)                                                \
+    STEP(f, b, c, d, a, ((k) + 3 * (step)) & 15, s3, (i) + 3)
+#define ROUND(f, i, k, step, s0, s1, s2, s3)                                                                 \
+    FOUR(f, i, k, step, s0, s1, s2, s3)                                                                      \
+    FOUR(f, (i) + 4, (k) + 4 * (step), step, s0, s1, s2, s3)                                                 \
+    FOUR(f, (i) + 8, (k) + 8 * (step), step, s0, s1, s2, s3)                                                 \
+    FOUR(f, (i) + 12, (k) + 12 * (step), step, s0, s1, s2, s3)
 
 static void chunk(uint32_t state[4], const unsigned char *p) {
     uint32_t x[16], a = state[0], b = state[1], c = state[2], d = state[3];
     for (int i = 0; i < 16; i++)
         x[i] = (uint32_t)p[4 * i] | (uint32_t)p[4 * i + 1] << 8 | (uint32_t)p[4 * i + 2] << 16 |
                (uint32_t)p[4 * i + 3] << 24;
-    for (int i = 0; i < 64; i++) {
-        uint32_t f;
-        int g;
-        if (i < 16) {
-            f = (b & c) | (~b & d);
-            g = i;
-        } else if (i < 32) {
-            f = (d & b) | (~d & c);
-            g = (5 * i + 1) & 15;
-        } else if (i < 48) {
-            f = b ^ c ^ d;
-            g = (3 * i + 5) & 15;
-        } else {
-            f = c ^ (b | ~d);
-            g = (7 * i) & 15;
-        }
-        f += a + sine[i] + x[g];
-        a = d;
-        d = c;
-        c = b;
-        b += f << turn[i / 16][i & 3] | f >> (32 - turn[i / 16][i & 3]);
-    }
+    ROUND(F, 0, 0, 1, 7, 12, 17, 22)
+    ROUND(G, 16, 1, 5, 5, 9, 14, 20)
+    ROUND(H, 32, 5, 3, 4, 11, 16, 23)
+    ROUND(I, 48, 0, 7, 6, 10, 15, 21)
     state[0] += a;
     state[1] += b;
     state[2] += c;

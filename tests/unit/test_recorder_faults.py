@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -107,6 +108,25 @@ hip.hipModuleLoadData(ctypes.byref(ctypes.c_void_p()), open({str(file)!r}, "rb")
         assert module.target in ("gfx1030", None)
         for trace in traces.glob("*.kdbtrace"):
             trace.unlink()
+
+
+@pytest.mark.parametrize(("size", "hashed"), [(4 << 20, True), ((4 << 20) + 1, False)])
+def test_md5_of_a_librarys_own_collection_was_most_of_a_run(
+    standins: Standins, traces: Path, size: int, hashed: bool
+) -> None:
+    """rocBLAS loads files of 20 MB; a row of a kdb has some 100 KB."""
+    image = (b"\x7fELF\x02\x01\x01" + bytes(57) + b"amdgcn-amd-amdhsa--gfx1030\0").ljust(size, b"x")
+    file = traces / "collection.co"
+    file.write_bytes(image)
+    code = f"""
+import ctypes
+hip = ctypes.CDLL({str(standins.folder / "libamdhip64.so.6")!r})
+hip.hipModuleLoad(ctypes.byref(ctypes.c_void_p()), {str(file)!r}.encode())
+"""
+    modules = standins.run(traces, *python(code)).trace.modules
+    (module,) = [one for one in modules if one.source == "file"]
+    assert (module.size, module.target) == (size, "gfx1030")
+    assert module.md5 == (hashlib.md5(image).hexdigest() if hashed else "")
 
 
 def test_header_says_how_long_the_file_is(standins: Standins, traces: Path) -> None:
