@@ -186,6 +186,7 @@ struct kdb_thread {
     uint64_t launches;         /* in the block's runs that are whole */
     uint64_t clock_ticks;      /* of the last clock record */
     uint32_t block_bytes;      /* the next block's */
+    uint64_t filled;           /* bytes of all blocks so far */
     uint32_t key_id, key_name_bytes, key_args_bytes;
     const unsigned char *key;     /* the last key's bytes, in the block */
     struct kdb_shape_slot *shape; /* of the last launch; NULL before the first */

@@ -214,7 +214,10 @@ static bool next_block(struct kdb_thread *t, size_t bytes) {
     t->at = payload(block);
     t->end = (unsigned char *)block + size;
     t->launches = 0;
-    t->block_bytes = grown(t->block_bytes * 4);
+    t->filled += size;
+    uint64_t eighth = t->filled / 8 & ~(uint64_t)(KDBT_BLOCK_ALIGN - 1);
+    if (eighth > t->block_bytes) /* what is left unused at the end is an eighth of the whole at most */
+        t->block_bytes = grown(eighth < LAST_BLOCK ? (uint32_t)eighth : LAST_BLOCK);
     kdb_quiet_end(quiet);
     return true;
 }
