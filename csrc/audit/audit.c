@@ -11,6 +11,7 @@
  * relocated yet; it reads and writes the tables that csrc/audit_anchor.h describes. */
 #define _GNU_SOURCE
 #include "audit_anchor.h"
+#include "elf_symbol.h"
 
 #include <elf.h>
 #include <link.h>
@@ -39,41 +40,8 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path ? path : "";
 }
 
-static uint32_t gnu_hash(const char *name) {
-    uint32_t h = 5381;
-    for (; *name; name++)
-        h = h * 33 + (unsigned char)*name;
-    return h;
-}
-
-/* A defined symbol of one object, by its own tables. */
 static void *symbol_in(const struct link_map *map, const char *name) {
-    const Elf64_Sym *symbols = NULL;
-    const char *strings = NULL;
-    const uint32_t *hash = NULL;
-    for (const Elf64_Dyn *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
-        /* addresses once ld.so has been here, offsets before */
-        uintptr_t at = d->d_un.d_ptr < map->l_addr ? map->l_addr + d->d_un.d_ptr : d->d_un.d_ptr;
-        if (d->d_tag == DT_SYMTAB)
-            symbols = (const void *)at;
-        else if (d->d_tag == DT_STRTAB)
-            strings = (const void *)at;
-        else if (d->d_tag == DT_GNU_HASH)
-            hash = (const void *)at;
-    }
-    if (!symbols || !strings || !hash || !hash[0])
-        return NULL;
-    const uint32_t *buckets = hash + 4 + hash[2] * 2, *chain = buckets + hash[0];
-    uint32_t wanted = gnu_hash(name);
-    for (uint32_t i = buckets[wanted % hash[0]]; i >= hash[1]; i++) {
-        uint32_t h = chain[i - hash[1]];
-        if ((h | 1) == (wanted | 1) && symbols[i].st_shndx != SHN_UNDEF &&
-            strcmp(strings + symbols[i].st_name, name) == 0)
-            return (void *)(map->l_addr + symbols[i].st_value);
-        if (h & 1)
-            break;
-    }
-    return NULL;
+    return elf_symbol(map->l_addr, map->l_addr, map->l_ld, name);
 }
 
 EXPORT unsigned la_version(unsigned version) {

@@ -10,6 +10,8 @@
  * The first call out of a library may use the loader; later ones walk a short list. */
 #include "internal.h"
 
+#include "elf_symbol.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -113,50 +115,8 @@ bool kdb_object_at(const void *address, struct kdb_object *object) {
 
 /* ---- a symbol of one object, from its own tables: the loader is not asked, nobody's scope matters ---- */
 
-static uint32_t gnu_hash(const char *name) {
-    uint32_t h = 5381;
-    for (; *name; name++)
-        h = h * 33 + (unsigned char)*name;
-    return h;
-}
-
-static bool same(const char *a, const char *b) {
-    for (; *a && *a == *b; a++, b++)
-        ;
-    return *a == *b;
-}
-
 static void *symbol_in(const struct kdb_object *object, const char *name) {
-    const ElfW(Sym) *symbols = NULL;
-    const char *strings = NULL;
-    const uint32_t *hash = NULL;
-    const ElfW(Dyn) *d = object->dynamic;
-    for (; d && d->d_tag != DT_NULL; d++) {
-        /* glibc has relocated these already; a libc that does not gives offsets. */
-        uintptr_t at = d->d_un.d_ptr < object->low ? object->base + d->d_un.d_ptr : d->d_un.d_ptr;
-        if (d->d_tag == DT_SYMTAB)
-            symbols = (const void *)at;
-        else if (d->d_tag == DT_STRTAB)
-            strings = (const void *)at;
-        else if (d->d_tag == DT_GNU_HASH)
-            hash = (const void *)at;
-    }
-    if (!symbols || !strings || !hash || !hash[0])
-        return NULL;
-    const uint32_t *buckets = hash + 4 + hash[2] * (sizeof(ElfW(Addr)) / 4);
-    const uint32_t *chain = buckets + hash[0];
-    uint32_t wanted = gnu_hash(name);
-    for (uint32_t i = buckets[wanted % hash[0]]; i >= hash[1]; i++) {
-        uint32_t h = chain[i - hash[1]];
-        const ElfW(Sym) *s = &symbols[i];
-        int type = ELF64_ST_TYPE(s->st_info);
-        if ((h | 1) == (wanted | 1) && s->st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_OBJECT) &&
-            same(strings + s->st_name, name))
-            return (void *)(object->base + s->st_value);
-        if (h & 1)
-            break;
-    }
-    return NULL;
+    return elf_symbol(object->base, object->low, object->dynamic, name);
 }
 
 void *kdb_symbol_at(const void *address, const char *name) {
@@ -182,7 +142,7 @@ static void *libcs_dlsym(void) {
         for (const char *c = base; c && *c; c++)
             base = *c == '/' ? c + 1 : base;
         /* glibc has both in libc.so.6 since 2.34, before that in libdl.so.2 */
-        if (!base || (!same(base, "libc.so.6") && !same(base, "libdl.so.2")))
+        if (!base || (!elf_same(base, "libc.so.6") && !elf_same(base, "libdl.so.2")))
             continue;
         void *found = symbol_in(&object, "dlsym");
         if (found) {
