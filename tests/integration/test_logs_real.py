@@ -62,7 +62,7 @@ conv -n 2 -c 4 -H 8 -W 8 -k 6 -y 3 -x 3 -b 1 -F 1
 conv -n 2 -c 4 -H 8 -W 8 -k 6 -y 3 -x 3 -g 0 -F 1
 conv
 """.splitlines()
-REFUSED = "convint8 -n 2 -c 4 -H 8 -W 8 -k 8 -y 3 -x 3 -F 2"  # by the driver, before it asks MIOpen
+REFUSED = "convint8 -n 2 -c 4 -H 8 -W 8 -k 8 -y 3 -x 3 -F 2"  # by the driver: it asks MIOpen for a workspace only
 
 
 class Run(NamedTuple):
@@ -94,7 +94,10 @@ def _runs(kdbtool: Callable[..., Any], root: Path, folder: Path) -> list[Run]:
     assert done.code == 0, done.err
     found = [trace for trace in map(read_trace, find_traces([traces])) if trace.facts.exe == "MIOpenDriver"]
     by_rank = {trace.facts.rank: trace for trace in found}
-    assert set(range(len(COMMANDS))) - set(by_rank) == {COMMANDS.index(REFUSED)}
+    assert set(by_rank) == set(range(len(COMMANDS)))
+    refused = by_rank.pop(COMMANDS.index(REFUSED))
+    assert (refused.lookups, len(refused.launches)) == ([], 0)
+    assert {one.api for one in refused.problems} == {"miopenConvolutionBackwardDataGetWorkSpaceSize"}
     return [Run(COMMANDS[i], trace, folder / f"{i}.log") for i, trace in sorted(by_rank.items())]
 
 
