@@ -62,7 +62,7 @@ conv -n 2 -c 4 -H 8 -W 8 -k 6 -y 3 -x 3 -b 1 -F 1
 conv -n 2 -c 4 -H 8 -W 8 -k 6 -y 3 -x 3 -g 0 -F 1
 conv
 """.splitlines()
-REFUSED = "convint8 -n 2 -c 4 -H 8 -W 8 -k 8 -y 3 -x 3 -F 2"  # by the driver: it asks MIOpen for a workspace only
+REFUSED = "convint8 -n 2 -c 4 -H 8 -W 8 -k 8 -y 3 -x 3 -F 2"  # by the driver: it asks for a workspace
 
 
 class Run(NamedTuple):
