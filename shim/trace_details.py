@@ -95,7 +95,8 @@ class Run:
         self.sums["graphs"] += found["graphs"]["launches"]
         self.sums["sources"] += found["compiles"]["sources"]
         self.sums["unselected"] += trace.facts.unselected
-        self.seconds += found["compiles"]["seconds"]
+        if trace.facts.role in ("host", "compiler"):  # a driver waits for its frontend and linker
+            self.seconds += found["compiles"]["seconds"]
         own = trace.compiles[:1] if trace.facts.role != "host" else []
         self._traces.append(Trace(trace.path, replace(trace.facts, all={}), compiles=own))
         return found

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import traces as make
 from support.whole_trace import whole
+
+from kdbtool.shim._trace import lib
 
 
 @pytest.fixture
@@ -60,3 +63,15 @@ def test_no_trace(tmp_path: Path, run_cli: Callable[..., Any]) -> None:
         for where in (tmp_path, tmp_path / "none"):
             ended = run_cli("trace", action, where)
             assert ended.code == 2 and ended.err.count("\n") == 1
+
+
+def test_time_of_a_frontend_was_told_beside_its_drivers(tmp_path: Path, run_cli: Callable[..., Any]) -> None:
+    """A driver waits for the frontend that it starts: its own time has all."""
+    for name, role in (("driver", lib.KDBT_ROLE_COMPILER), ("frontend", lib.KDBT_ROLE_FRONTEND)):
+        begun = make.record(lib.KDBT_COMPILE, make.struct("compile", by=lib.KDBT_BY_PROCESS))
+        ended = make.record(lib.KDBT_EXIT, make.struct("exit", duration=2_000_000_000))
+        trace = make.header(role=role) + make.block(begun, ended)
+        (tmp_path / f"{name}.kdbtrace").write_bytes(trace)
+    found = json.loads(run_cli("trace", "info", tmp_path, "--json").out)
+    assert [one["compiles"]["seconds"] for one in found["traces"]] == [2, 2]
+    assert found["compiles"] == {"sources": 1, "seconds": 2}
