@@ -70,6 +70,7 @@ class build_shared(build_ext):
             *WARN,
             *BUILD,
             *shlex.split(os.environ.get("CFLAGS", "")),
+            "-fno-lto",  # top-level assembly names what is C, and the other way round
             "-Icsrc",
             *map(str, sources),
             "-o",

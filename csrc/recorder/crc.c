@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -91,8 +92,8 @@ __attribute__((target("pclmul,sse4.1"))) static void folded(uint32_t crc, const 
 }
 
 static bool can_fold(void) {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+    unsigned a, b, c, d; /* not __builtin_cpu_supports: its variable is not in every compiler's runtime */
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_PCLMUL && c & bit_SSE4_1;
 }
 #endif
 

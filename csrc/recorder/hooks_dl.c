@@ -22,7 +22,9 @@
 #if defined(__x86_64__)
 
 _Atomic(void *) kdb_slot_real[KDB_HOOKS * KDB_SLOTS];
-static _Atomic char kept[KDB_HOOKS * KDB_SLOTS] __asm__("kdb_slot_kept");
+/* the anchor below has its address */
+__attribute__((visibility("hidden"))) extern _Atomic char kdb_slot_kept[KDB_HOOKS * KDB_SLOTS];
+_Atomic char kdb_slot_kept[KDB_HOOKS * KDB_SLOTS];
 extern const char kdb_thunks[] __attribute__((visibility("hidden")));
 enum { THUNK_BYTES = 32 };
 
@@ -104,7 +106,8 @@ void *kdb_thunk_for(const char *name, void *real) {
         for (int i = hook * KDB_SLOTS; i < (hook + 1) * KDB_SLOTS; i++) {
             void *held = atomic_load(&kdb_slot_real[i]);
             struct kdb_object object;
-            if (held && held != real && (pass == 0 || atomic_load(&kept[i]) || kdb_object_at(held, &object)))
+            if (held && held != real &&
+                (pass == 0 || atomic_load(&kdb_slot_kept[i]) || kdb_object_at(held, &object)))
                 continue; /* another library's; in the second pass one that is gone makes room, if no audited
                              binding has it */
             if (held == real || atomic_compare_exchange_strong(&kdb_slot_real[i], &held, real) ||

@@ -44,11 +44,11 @@ def traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Pat
         def find_traces(paths: Iterable[Path]) -> list[Path]:
             return files
 
-        def read_trace(path: Path) -> SimpleNamespace:
-            return made[files.index(path)]
+        def read_traces(path: Path) -> list[SimpleNamespace]:
+            return [made[files.index(path)]]
 
         reader.find_traces = find_traces  # type: ignore[attr-defined]
-        reader.read_trace = read_trace  # type: ignore[attr-defined]
+        reader.read_traces = read_traces  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "kdbtool.shim.trace", reader)
         monkeypatch.setenv("KDBTOOL_ROOT", str(tmp_path / "no-root"))
         (tmp_path / "traces").mkdir()

@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from support.standins import Ran, Standins, python, same, standins, traces
 
 __all__ = ["standins", "traces"]  # fixtures
@@ -234,6 +236,31 @@ def test_every_hook_is_documented_and_exported(standins: Standins) -> None:
     lists = [p.name for p in (repo / "csrc/recorder").glob("hooks_*.def")]
     included = re.findall(r'#include "(\w+\.def)"', (repo / "csrc/recorder/hooks.def").read_text())
     assert sorted(lists) == sorted(included)
+
+
+def test_what_the_audit_library_reads_is_the_list(standins: Standins) -> None:
+    """Assembly counts hooks and names them: no compiler may reorder it (setup.py: -fno-lto)."""
+    page = (Path(__file__).resolve().parents[2] / "docs/recorder-hooks.md").read_text()
+    hooks = set(re.findall(r"^- \[?`(\w+)`\]?$", page, re.M)) - {
+        "dlsym",
+        "dlvsym",
+        "dlclose",
+        "dlopen",
+        "dlmopen",
+    }
+    with standins.recorder.open("rb") as file:
+        elf = ELFFile(file)
+        (anchor,) = elf.get_section_by_name(".dynsym").get_symbol_by_name("kdb_audit_anchor")
+        at, offset = anchor["st_value"], next(iter(elf.address_offsets(anchor["st_value"])))
+        file.seek(offset)
+        thunks, slots, kept, names, *numbers = struct.unpack("<4q4I", file.read(48))
+        assert numbers == [1, len(hooks), 4, 32]
+        file.seek(offset + 24 + names)
+        listed = file.read(1 << 16).split(b"\0")[: len(hooks)]
+        assert {name.decode() for name in listed} == hooks
+        symbols = {s.name: s["st_value"] for s in elf.get_section_by_name(".symtab").iter_symbols()}
+    assert at + thunks == symbols["kdb_thunks"] and at + 8 + slots == symbols["kdb_slot_real"]
+    assert at + 16 + kept == symbols["kdb_slot_kept"]
 
 
 def test_recorder_needs_libc_alone(standins: Standins) -> None:
