@@ -37,6 +37,16 @@ def test_record_on_a_real_device(driver: str, kdbtool: Callable, tmp_path: Path)
     assert len(host.launches)
 
 
+def test_clocks_of_a_real_card(driver: str, kdbtool: Callable, tmp_path: Path) -> None:
+    """That they agree with rocm-smi under load is for whoever runs this to see."""
+    options = ("record", "--clocks", "20ms", "-o", tmp_path / "traces", "--root", "none", "--")
+    assert kdbtool(*options, driver, *CONV, "-V", "0", "-i", "2000").code == 0
+    traces = [read_trace(path) for path in find_traces([tmp_path / "traces"])]
+    samples = [sample for trace in traces if trace.facts.role == "sampler" for sample in trace.samples]
+    assert len(samples) > 2
+    assert any(sample.sclk_mhz for sample in samples) and any(sample.temperature_c for sample in samples)
+
+
 def test_rebuilt_kdb_gives_the_same_numbers(driver: str, kdbtool: Callable, tmp_path: Path) -> None:
     library = locate_miopen()
     assert library is not None
