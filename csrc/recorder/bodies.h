@@ -3,10 +3,7 @@
 #define KDB_BODIES_H
 #include "describe.h"
 
-#define KDB_REAL_OR_FAIL(name)                                                                               \
-    kdb_fn_##name real = KDB_REAL(name);                                                                     \
-    if (!real)                                                                                               \
-    return KDB_ERROR_MIOPEN
+#define KDB_REAL_OR_FAIL(name) KDB_REAL_OR(name, KDB_ERROR_MIOPEN)
 
 /* What a function that sets a descriptor, or makes an object, says of it. */
 #undef KDB_SET
@@ -14,7 +11,7 @@
     int name params {                                                                                        \
         KDB_REAL_OR_FAIL(name);                                                                              \
         int result = real args;                                                                              \
-        if (result == 0 && kdb_active())                                                                     \
+        if (result == 0 && kdb_recording())                                                                  \
             then;                                                                                            \
         return result;                                                                                       \
     }
@@ -23,7 +20,7 @@
 #define KDB_END(library, need, name, params, args, object)                                                   \
     int name params {                                                                                        \
         KDB_REAL_OR_FAIL(name);                                                                              \
-        if (kdb_active()) {                                                                                  \
+        if (kdb_recording()) {                                                                               \
             kdb_forget(object);                                                                              \
             kdb_whole_gone(object);                                                                          \
         }                                                                                                    \

@@ -2,12 +2,6 @@
  * process dies in it; the record with time and result after it. */
 #include "describe.h"
 
-bool kdb_active(void) {
-    if (atomic_load_explicit(&kdb_mode, memory_order_acquire) == 0)
-        kdb_setup();
-    return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;
-}
-
 /* The call comes out of the library that it goes to: some first versions call their successors. The
  * caller was noted when the real function was found (kdb_resolve); one that came by a pointer from
  * dlsym was not, and is no library's own call. */

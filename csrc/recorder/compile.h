@@ -34,12 +34,6 @@ struct kdb_compiling { /* one on the stack of each hook that compiles */
 void kdb_compile_begins(struct kdb_compiling *c);
 uint64_t kdb_compile_ends(const struct kdb_compiling *c); /* ticks that it took */
 
-/* Whether it is worth noting what the host does, before there is any trace. */
-static inline bool kdb_notes(void) {
-    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) == 0))
-        kdb_setup();
-    return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;
-}
 /* The event; its id, so that a size that is asked for later can be told. id 0: not written. */
 struct kdb_id kdb_compiled(struct kdb_thread *t, uint64_t ticks, struct kdbt_compile *c, const char *name,
                            const char *options);

@@ -148,7 +148,6 @@ void kdb_begin_whole(struct kdb_call *call, enum kdb_hook hook, const void *real
 /* Writes the record; returns `result`. */
 int kdb_end(const struct kdb_call *call, enum kdb_hook hook, int result, int algorithm, uint64_t solution,
             uint64_t space);
-bool kdb_active(void); /* descriptors are worth noting */
 
 /* ---- found.c: fusion plans and Find 2.0 ---- */
 enum kdb_whole { KDB_PLAN = 1, KDB_PROBLEM_OBJECT };

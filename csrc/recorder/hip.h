@@ -3,17 +3,7 @@
 #define KDB_HIP_H
 #include "internal.h"
 
-#define KDB_REAL_HIP(name)                                                                                   \
-    kdb_fn_##name real = KDB_REAL(name);                                                                     \
-    if (!real)                                                                                               \
-    return KDB_ERROR_HIP
-
-/* Whether it is worth noting what the host does, before there is any trace. */
-static inline bool kdb_shadows(void) {
-    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) == 0))
-        kdb_setup();
-    return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;
-}
+#define KDB_REAL_HIP(name) KDB_REAL_OR(name, KDB_ERROR_HIP)
 
 /* ---- hooks_hip.c ---- */
 /* While hipLaunchByPtr runs: its function. HIP 5 launches by its own exported hipModuleLaunchKernel, so with

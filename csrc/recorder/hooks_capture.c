@@ -38,7 +38,7 @@ static bool part_of(struct kdb_map *map, uint64_t key, struct part *part) {
 static void begins(const void *stream, void *graph) {
     struct part part = {0, 0};
     uint64_t key = key_of(stream);
-    if (key <= 1 || !kdb_shadows())
+    if (key <= 1 || !kdb_recording())
         return;
     while (!part.serial)
         part.serial = atomic_fetch_add(&serials, 1) + 1;

@@ -32,17 +32,14 @@ static struct kdb_map infos = {.value_bytes = sizeof(struct info *)};
 
 enum { SOURCE = 1, DIAGNOSTIC = 4, LOG = 5 }; /* amd_comgr_data_kind_t */
 
-#define KDB_REAL_COMGR(name)                                                                                 \
-    kdb_fn_##name real = KDB_REAL(name);                                                                     \
-    if (!real)                                                                                               \
-    return KDB_ERROR_COMGR
+#define KDB_REAL_COMGR(name) KDB_REAL_OR(name, KDB_ERROR_COMGR)
 
 /* ---- data and sets ---- */
 
 int amd_comgr_create_data(int kind, struct kdb_handle *data) {
     KDB_REAL_COMGR(amd_comgr_create_data);
     int result = real(kind, data);
-    if (result == 0 && data && kdb_notes()) {
+    if (result == 0 && data && kdb_recording()) {
         struct data d = {.kind = kind};
         kdb_map_set(&datas, data->handle, &d);
     }
@@ -53,7 +50,7 @@ int amd_comgr_set_data_name(struct kdb_handle data, const char *name) {
     KDB_REAL_COMGR(amd_comgr_set_data_name);
     int result = real(data, name);
     struct data d = {0};
-    if (result == 0 && kdb_notes()) {
+    if (result == 0 && kdb_recording()) {
         kdb_map_get(&datas, data.handle, &d);
         kdb_name_of(&d.name, name);
         kdb_map_set(&datas, data.handle, &d);
@@ -65,7 +62,7 @@ int amd_comgr_get_data(struct kdb_handle data, size_t *bytes, char *content) {
     KDB_REAL_COMGR(amd_comgr_get_data);
     int result = real(data, bytes, content);
     struct data d;
-    if (result == 0 && bytes && kdb_notes() && kdb_map_get(&datas, data.handle, &d) && d.compile.id) {
+    if (result == 0 && bytes && kdb_recording() && kdb_map_get(&datas, data.handle, &d) && d.compile.id) {
         kdb_output_is(d.compile, *bytes);
         d.compile.id = 0;
         kdb_map_set(&datas, data.handle, &d);
@@ -76,14 +73,14 @@ int amd_comgr_get_data(struct kdb_handle data, size_t *bytes, char *content) {
 int amd_comgr_create_data_set(struct kdb_handle *set) {
     KDB_REAL_COMGR(amd_comgr_create_data_set);
     int result = real(set);
-    if (result == 0 && set && kdb_notes())
+    if (result == 0 && set && kdb_recording())
         kdb_map_drop(&sets, set->handle);
     return result;
 }
 
 int amd_comgr_destroy_data_set(struct kdb_handle set) {
     KDB_REAL_COMGR(amd_comgr_destroy_data_set);
-    if (kdb_notes())
+    if (kdb_recording())
         kdb_map_drop(&sets, set.handle);
     return real(set);
 }
@@ -93,7 +90,7 @@ int amd_comgr_data_set_add(struct kdb_handle set, struct kdb_handle data) {
     int result = real(set, data);
     struct set s = {0};
     struct data first = {0}, d = {0};
-    if (result != 0 || !kdb_notes())
+    if (result != 0 || !kdb_recording())
         return result;
     kdb_map_get(&datas, data.handle, &d);
     if (kdb_map_get(&sets, set.handle, &s) && s.first)
@@ -110,7 +107,7 @@ int amd_comgr_action_data_get_data(struct kdb_handle set, int kind, size_t index
     KDB_REAL_COMGR(amd_comgr_action_data_get_data);
     int result = real(set, kind, index, data);
     struct set s;
-    if (result == 0 && data && kind != DIAGNOSTIC && kind != LOG && kdb_notes() &&
+    if (result == 0 && data && kind != DIAGNOSTIC && kind != LOG && kdb_recording() &&
         kdb_map_get(&sets, set.handle, &s) && s.compile.id) {
         struct data d = {.kind = kind, .compile = s.compile};
         kdb_map_set(&datas, data->handle, &d);
@@ -123,7 +120,7 @@ int amd_comgr_action_data_get_data(struct kdb_handle set, int kind, size_t index
 int amd_comgr_create_action_info(struct kdb_handle *info) {
     KDB_REAL_COMGR(amd_comgr_create_action_info);
     int result = real(info), error = errno;
-    if (result != 0 || !info || !kdb_notes())
+    if (result != 0 || !info || !kdb_recording())
         return result;
     struct info *page =
         mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -135,7 +132,7 @@ int amd_comgr_create_action_info(struct kdb_handle *info) {
 
 static struct info *noted(struct kdb_handle info) {
     struct info *page = NULL;
-    return kdb_notes() && kdb_map_get(&infos, info.handle, &page) ? page : NULL;
+    return kdb_recording() && kdb_map_get(&infos, info.handle, &page) ? page : NULL;
 }
 
 int amd_comgr_destroy_action_info(struct kdb_handle info) {

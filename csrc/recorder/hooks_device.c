@@ -19,7 +19,7 @@ int hipSetDevice(int number) {
 /* ---- contexts ---- */
 
 static void context_is(void *const *context, int result, int device) {
-    if (result == 0 && context && *context && kdb_shadows())
+    if (result == 0 && context && *context && kdb_recording())
         kdb_map_set(&contexts, (uintptr_t)*context, &device);
 }
 
@@ -74,7 +74,7 @@ int kdb_stream_device(uint64_t stream, int device) {
 
 static void stream_is(void *const *stream, int result) {
     int device = kdb_device, old;
-    if (result != 0 || !stream || !*stream || !kdb_shadows())
+    if (result != 0 || !stream || !*stream || !kdb_recording())
         return;
     kdb_capture_new_stream(*stream);
     bool known = kdb_map_get(&streams, (uintptr_t)*stream, &old);

@@ -132,11 +132,6 @@ static bool hooked(const char *name) {
            hook_named(name) >= 0;
 }
 
-static bool recording(void) {
-    kdb_setup();
-    return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;
-}
-
 void kdb_find_dlsym(void);
 extern void *kdb_dlsym_real, *kdb_dlvsym_real;
 typedef void *versioned(void *, const char *, const char *);
@@ -167,10 +162,10 @@ static struct answer answer(void *handle, const char *name, const char *version,
     kdb_find_dlsym();
     if (handle == RTLD_NEXT || !hooked(name) || (version && !kdb_dlvsym_real))
         return (struct answer){NULL, 0};
-    if (handle != RTLD_DEFAULT && !recording())
+    if (handle != RTLD_DEFAULT && !kdb_recording())
         return (struct answer){NULL, 0};
     void *real = handle == RTLD_DEFAULT ? by_default(name, version, caller) : look_up(handle, name, version);
-    void *thunk = real && recording() ? kdb_thunk_for(name, real) : NULL;
+    void *thunk = real && kdb_recording() ? kdb_thunk_for(name, real) : NULL;
     if (handle == RTLD_DEFAULT)
         return (struct answer){thunk ? thunk : real, 1};
     return (struct answer){thunk, thunk != NULL};
@@ -189,7 +184,7 @@ kdb_at_dlvsym(void *handle, const char *name, const char *version, const void *c
 
 static void count_unreached(void) {
     struct kdb_process *p = kdb_process;
-    if (!recording())
+    if (!kdb_recording())
         return;
     uint32_t now = atomic_fetch_add(&p->deepbound, 1) + 1;
     struct kdbt_header *header = atomic_load(&p->header);

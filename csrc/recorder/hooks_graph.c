@@ -39,7 +39,7 @@ static void set(const void *graph, int32_t kernels, uint32_t as) {
 /* A node that holds so many kernels, or -1. */
 static void add(void *const *node, const void *graph, int32_t kernels) {
     struct count c;
-    if ((uintptr_t)graph <= 1 || !kdb_shadows())
+    if ((uintptr_t)graph <= 1 || !kdb_recording())
         return;
     if (!kdb_map_get(&graphs, (uintptr_t)graph, &c))
         c = (struct count){0, 1, atomic_fetch_add(&serials, 1)};
@@ -57,7 +57,7 @@ static void add(void *const *node, const void *graph, int32_t kernels) {
 void kdb_graph_captured(const void *graph, bool counted, int32_t kernels, bool before) {
     struct count c;
     uint32_t now = atomic_load(&epoch);
-    if ((uintptr_t)graph <= 1 || !kdb_shadows())
+    if ((uintptr_t)graph <= 1 || !kdb_recording())
         return;
     bool seen = kdb_map_get(&graphs, (uintptr_t)graph, &c);
     bool sum = seen && c.epoch == (before ? now : 1);
@@ -68,7 +68,7 @@ void kdb_graph_captured(const void *graph, bool counted, int32_t kernels, bool b
 int hipGraphCreate(void **graph, unsigned flags) {
     KDB_REAL_HIP(hipGraphCreate);
     int result = real(graph, flags);
-    if (result == 0 && graph && kdb_shadows())
+    if (result == 0 && graph && kdb_recording())
         set(*graph, 0, atomic_load(&epoch));
     return result;
 }
@@ -82,7 +82,7 @@ int hipGraphDestroy(void *graph) {
 int hipGraphClone(void **clone, void *graph) {
     KDB_REAL_HIP(hipGraphClone);
     int result = real(clone, graph);
-    if (result == 0 && clone && kdb_shadows()) {
+    if (result == 0 && clone && kdb_recording()) {
         int32_t kernels = known(graph);
         set(*clone, kernels, kernels < 0 ? 0 : atomic_load(&epoch));
     }
@@ -141,7 +141,7 @@ int hipGraphDestroyNode(void *node) {
 
 static void instantiated(void *const *exec, const void *graph) {
     int32_t kernels = known(graph);
-    if (exec && kdb_shadows())
+    if (exec && kdb_recording())
         kdb_map_set(&execs, (uintptr_t)*exec, &kernels);
 }
 

@@ -268,7 +268,7 @@ int hipGetFuncBySymbol(void **function, const void *host) {
 void **__hipRegisterFatBinary(const void *wrapper) {
     kdb_fn___hipRegisterFatBinary real = KDB_REAL(__hipRegisterFatBinary);
     void **modules_ = real ? real(wrapper) : NULL;
-    if (modules_ && kdb_shadows()) {
+    if (modules_ && kdb_recording()) {
         struct fat_binary fat = {kdb_fatbin_image(wrapper), 1, 0};
         kdb_map_drop(&modules, (uintptr_t)modules_);
         kdb_map_set(&fat_binaries, (uintptr_t)modules_, &fat);
@@ -280,7 +280,7 @@ void **__hipRegisterFatBinary(const void *wrapper) {
 void __hipUnregisterFatBinary(void **fatbin) {
     kdb_fn___hipUnregisterFatBinary real = KDB_REAL(__hipUnregisterFatBinary);
     struct fat_binary gone = {NULL, 0, 0};
-    if (fatbin && kdb_shadows()) {
+    if (fatbin && kdb_recording()) {
         kdb_map_set(&fat_binaries, (uintptr_t)fatbin, &gone);
         kdb_map_drop(&modules, (uintptr_t)fatbin);
     }
@@ -292,7 +292,7 @@ void __hipRegisterFunction(void **fatbin, const void *host, char *function, cons
                            void *tid, void *bid, void *block, void *grid, int *warp) {
     kdb_fn___hipRegisterFunction real = KDB_REAL(__hipRegisterFunction);
     struct host_function f = {name, fatbin};
-    if (host && name && kdb_shadows()) {
+    if (host && name && kdb_recording()) {
         struct kdb_told *old;
         kdb_map_set(&host_functions, (uintptr_t)host, &f);
         if (kdb_map_get(&functions, (uintptr_t)host, &old)) { /* where an unloaded library had another */

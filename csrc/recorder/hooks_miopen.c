@@ -32,7 +32,7 @@
         KDB_REAL_OR_FAIL(name);                                                                              \
         kdb_begin_whole(&call, KDB_##name, (void *)real, caller, whole);                                     \
         int result = real args;                                                                              \
-        if (result == 0 && kdb_active())                                                                     \
+        if (result == 0 && kdb_recording())                                                                  \
             then;                                                                                            \
         return kdb_end(&call, KDB_##name, result, KDB_NONE, solver, space);                                  \
     }

@@ -30,7 +30,7 @@ static uint64_t bits(double value) {
         KDB_REAL_OR_FAIL(name);                                                                              \
         kdb_begin(&call, KDB_##name, (void *)real, caller, list, sizeof list / sizeof *list);                \
         int result = real args;                                                                              \
-        if (result == 0 && kdb_active())                                                                     \
+        if (result == 0 && kdb_recording())                                                                  \
             then;                                                                                            \
         return kdb_end(&call, KDB_##name, result, KDB_NONE, 0, 0);                                           \
     }

@@ -7,7 +7,7 @@
 static void give(const char *name, void **function, int result) {
     static const char *const endings[] = {"", "_spt", "R0600"};
     char text[96];
-    if (result != 0 || !name || !function || !*function || strlen(name) > 80 || !kdb_shadows())
+    if (result != 0 || !name || !function || !*function || strlen(name) > 80 || !kdb_recording())
         return;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         memcpy(text, name, strlen(name));

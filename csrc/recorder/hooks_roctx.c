@@ -45,9 +45,7 @@ void kdb_ranges_so_far(struct kdb_thread *t, bool first) {
  * is new to the trace writes its open ranges in here, so what opens now is noted after this. */
 static bool begin(struct kdb_thread **t) {
     *t = NULL;
-    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) == 0))
-        kdb_setup();
-    if (atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)
+    if (!kdb_recording())
         return false;
     if (kdb_has_trace())
         *t = kdb_enter();

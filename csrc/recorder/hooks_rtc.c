@@ -19,16 +19,13 @@ static bool read_options(int result) {
     return result == 0 || result == 5 || result == 6 || result == 11;
 }
 
-#define KDB_REAL_RTC(name)                                                                                   \
-    kdb_fn_##name real = KDB_REAL(name);                                                                     \
-    if (!real)                                                                                               \
-    return KDB_ERROR_HIPRTC
+#define KDB_REAL_RTC(name) KDB_REAL_OR(name, KDB_ERROR_HIPRTC)
 
 int hiprtcCreateProgram(void **program, const char *source, const char *name, int headers, const char **texts,
                         const char **names) {
     KDB_REAL_RTC(hiprtcCreateProgram);
     int result = real(program, source, name, headers, texts, names);
-    if (result == 0 && program && kdb_notes()) {
+    if (result == 0 && program && kdb_recording()) {
         struct program p = {0};
         kdb_name_of(&p.name, name);
         kdb_map_set(&programs, (uintptr_t)*program, &p);
@@ -68,7 +65,7 @@ int hiprtcCompileProgram(void *program, int count, const char **options) {
 /* Before the call: another thread may get the same address right after it. */
 int hiprtcDestroyProgram(void **program) {
     KDB_REAL_RTC(hiprtcDestroyProgram);
-    if (program && kdb_notes())
+    if (program && kdb_recording())
         kdb_map_drop(&programs, (uintptr_t)*program);
     return real(program);
 }
@@ -76,8 +73,8 @@ int hiprtcDestroyProgram(void **program) {
 /* The host asks: code or bitcode, whichever comes first is what this program was compiled to. */
 static void asked(void *program, int result, const size_t *bytes) {
     struct program p;
-    if (result != 0 || !bytes || !*bytes || !kdb_notes() || !kdb_map_get(&programs, (uintptr_t)program, &p) ||
-        !p.compile.id)
+    if (result != 0 || !bytes || !*bytes || !kdb_recording() ||
+        !kdb_map_get(&programs, (uintptr_t)program, &p) || !p.compile.id)
         return;
     kdb_output_is(p.compile, *bytes);
     p.compile.id = 0;
@@ -103,7 +100,7 @@ int hiprtcGetBitcodeSize(void *program, size_t *bytes) {
 int hiprtcLinkCreate(unsigned count, int *options, void **values, void **state) {
     KDB_REAL_RTC(hiprtcLinkCreate);
     int result = real(count, options, values, state);
-    if (result == 0 && state && kdb_notes()) {
+    if (result == 0 && state && kdb_recording()) {
         struct program p = {.left_out = count};
         kdb_map_set(&links, (uintptr_t)*state, &p);
     }
@@ -113,7 +110,7 @@ int hiprtcLinkCreate(unsigned count, int *options, void **values, void **state) 
 /* The first input gives the link its name. */
 static void added(void *state, int result, const char *name, unsigned count) {
     struct program p;
-    if (result != 0 || !kdb_notes() || !kdb_map_get(&links, (uintptr_t)state, &p))
+    if (result != 0 || !kdb_recording() || !kdb_map_get(&links, (uintptr_t)state, &p))
         return;
     p.left_out += count;
     if (!*p.name.text)
@@ -162,7 +159,7 @@ int hiprtcLinkComplete(void *state, void **binary, size_t *bytes) {
 
 int hiprtcLinkDestroy(void *state) {
     KDB_REAL_RTC(hiprtcLinkDestroy);
-    if (kdb_notes())
+    if (kdb_recording())
         kdb_map_drop(&links, (uintptr_t)state);
     return real(state);
 }

@@ -142,6 +142,11 @@ static inline void *kdb_real(enum kdb_hook hook, const void *caller) {
 }
 /* The real function for whoever called this hook; NULL if there is none. */
 #define KDB_REAL(name) ((kdb_fn_##name)kdb_real(KDB_##name, __builtin_return_address(0)))
+/* It as `real`; where there is none the hook returns `error`. */
+#define KDB_REAL_OR(name, error)                                                                             \
+    kdb_fn_##name real = KDB_REAL(name);                                                                     \
+    if (!real)                                                                                               \
+    return error
 
 /* ---- map.c: from an address or a hash to a small value, without locks ---- */
 struct kdb_map {
@@ -287,6 +292,13 @@ struct kdb_quiet {
 struct kdb_quiet kdb_quiet_begin(void); /* around system calls: errno and cancellation stay the host's */
 void kdb_quiet_end(struct kdb_quiet q);
 
+/* Whether it is worth noting what the host does, before there is any trace, too. */
+static inline bool kdb_recording(void) {
+    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) == 0))
+        kdb_setup();
+    return atomic_load_explicit(&kdb_mode, memory_order_acquire) == 2;
+}
+
 static inline enum kdb_phase kdb_phase(void) {
     return (enum kdb_phase)(atomic_load_explicit(&kdb_process->state, memory_order_acquire) & 3);
 }
@@ -317,11 +329,8 @@ static inline __attribute__((always_inline)) uintptr_t kdb_stack(void) {
 /* The calling thread's writer, or NULL: inert, stopped, or in the middle of an event already (a
  * signal handler). */
 static inline __attribute__((always_inline)) struct kdb_thread *kdb_enter_at(uintptr_t stack) {
-    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)) {
-        kdb_setup();
-        if (atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2)
-            return NULL;
-    }
+    if (KDB_UNLIKELY(atomic_load_explicit(&kdb_mode, memory_order_acquire) != 2) && !kdb_recording())
+        return NULL;
     if (KDB_UNLIKELY(atomic_load_explicit(&kdb_busy, memory_order_relaxed)) && !kdb_abandoned(stack)) {
         kdb_drop_another();
         return NULL;
