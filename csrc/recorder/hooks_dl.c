@@ -132,25 +132,13 @@ static bool hooked(const char *name) {
            hook_named(name) >= 0;
 }
 
-void kdb_find_dlsym(void);
-extern void *kdb_dlsym_real, *kdb_dlvsym_real;
-typedef void *versioned(void *, const char *, const char *);
-
-static void *look_up(void *handle, const char *name, const char *version) {
-    return version ? ((versioned *)kdb_dlvsym_real)(handle, name, version) : kdb_dlsym(handle, name);
-}
-
 /* What the caller would find by RTLD_DEFAULT without us; NULL and a dlerror if nothing. */
 static void *by_default(const char *name, const char *version, const void *caller) {
     struct kdb_object object;
-    void *found = look_up(RTLD_NEXT, name, version);
-    if (!found && kdb_object_at(caller, &object) && *object.path) {
-        void *handle = dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
-        found = handle ? look_up(handle, name, version) : NULL;
-        if (handle)
-            dlclose(handle);
-    }
-    return found && !kdb_is_ours(found) ? found : NULL;
+    void *found = kdb_look_up(RTLD_NEXT, name, version);
+    if (!found && kdb_object_at(caller, &object))
+        found = kdb_in_dependencies_of(object.path, name, version);
+    return found;
 }
 
 struct answer { /* in rax and rdx */
@@ -164,7 +152,8 @@ static struct answer answer(void *handle, const char *name, const char *version,
         return (struct answer){NULL, 0};
     if (handle != RTLD_DEFAULT && !kdb_recording())
         return (struct answer){NULL, 0};
-    void *real = handle == RTLD_DEFAULT ? by_default(name, version, caller) : look_up(handle, name, version);
+    void *real =
+        handle == RTLD_DEFAULT ? by_default(name, version, caller) : kdb_look_up(handle, name, version);
     void *thunk = real && kdb_recording() ? kdb_thunk_for(name, real) : NULL;
     if (handle == RTLD_DEFAULT)
         return (struct answer){thunk ? thunk : real, 1};

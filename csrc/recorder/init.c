@@ -108,8 +108,6 @@ static bool find_limit(void) {
     return true;
 }
 
-void kdb_writer_setup(void);
-
 /* Idempotent; another library's constructor may call a hook before ours has run. */
 void kdb_setup(void) {
     static _Atomic uint32_t begun;

@@ -122,7 +122,13 @@ extern _Atomic(void *) kdb_slot_real[KDB_HOOKS * KDB_SLOTS];
 void *kdb_resolve(enum kdb_hook hook, const void *caller);
 bool kdb_object_at(const void *address, struct kdb_object *object);
 void *kdb_symbol_at(const void *address, const char *name); /* in the object that has `address` */
-void *kdb_dlsym(void *handle, const char *name);            /* the real one; our own address is NULL */
+void kdb_find_dlsym(void);                     /* the real ones, and where a host's own calls go on */
+extern void *kdb_dlsym_real, *kdb_dlvsym_real; /* libc's; NULL: not there */
+/* By libc's dlsym, with a version by its dlvsym; our own address is NULL. */
+void *kdb_look_up(void *handle, const char *name, const char *version);
+void *kdb_dlsym(void *handle, const char *name); /* without a version */
+/* What the library at `path`, which is loaded, finds in itself and what it depends on. */
+void *kdb_in_dependencies_of(const char *path, const char *name, const char *version);
 bool kdb_is_ours(const void *address);
 void *kdb_thunk_for(const char *name, void *real); /* NULL: not a hook, or no slot left */
 
@@ -233,6 +239,7 @@ struct kdb_process {
 };
 extern struct kdb_process *kdb_process;
 extern _Atomic uint32_t kdb_mode; /* 0 not looked at, 1 inert, 2 active */
+void kdb_writer_setup(void);
 struct kdb_thread *kdb_enter_slowly(void);
 bool kdb_abandoned(uintptr_t stack); /* the event in flight will never end: this one may begin */
 void kdb_drop(void);                 /* count the event in flight as lost, once */

@@ -162,7 +162,7 @@ static void *after_us(void *real, const char *name, void *libcs) {
     return next && !kdb_is_ours(next) ? next : libcs;
 }
 
-__attribute__((visibility("hidden"))) void kdb_find_dlsym(void) {
+void kdb_find_dlsym(void) {
     if (__atomic_load_n(&kdb_dlsym_real, __ATOMIC_ACQUIRE))
         return;
     void *real = libcs_dlsym();
@@ -175,20 +175,30 @@ __attribute__((visibility("hidden"))) void kdb_find_dlsym(void) {
     __atomic_store_n(&kdb_dlsym_real, real, __ATOMIC_RELEASE);
 }
 
-void *kdb_dlsym(void *handle, const char *name) {
+void *kdb_look_up(void *handle, const char *name, const char *version) {
     kdb_find_dlsym();
     void *(*real)(void *, const char *) = (void *(*)(void *, const char *))kdb_dlsym_real;
-    void *found = real ? real(handle, name) : NULL;
+    void *(*versioned)(void *, const char *, const char *) =
+        (void *(*)(void *, const char *, const char *))kdb_dlvsym_real;
+    void *found = NULL;
+    if (version && versioned)
+        found = versioned(handle, name, version);
+    else if (!version && real)
+        found = real(handle, name);
     return kdb_is_ours(found) ? NULL : found;
+}
+
+void *kdb_dlsym(void *handle, const char *name) {
+    return kdb_look_up(handle, name, NULL);
 }
 
 /* ---- the real function of a hook ---- */
 
-static void *in_dependencies_of(const char *path, const char *name) {
+void *kdb_in_dependencies_of(const char *path, const char *name, const char *version) {
     if (!*path) /* the program: its scope is the global one, where we are first */
         return NULL;
     void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    void *found = handle ? kdb_dlsym(handle, name) : NULL;
+    void *found = handle ? kdb_look_up(handle, name, version) : NULL;
     if (handle && dlclose_real)
         dlclose_real(handle);
     return found;
@@ -313,7 +323,7 @@ void *kdb_resolve(enum kdb_hook hook, const void *caller) {
     void *own = NULL;
     resolving = true;
     if (kdb_object_at(caller, &object))
-        own = in_dependencies_of(object.path, name);
+        own = kdb_in_dependencies_of(object.path, name, NULL);
     /* Another preload, before us, that wraps this function and asked for the next one: us. */
     if (own && (uintptr_t)own - object.low < object.high - object.low && !provides(own, library))
         own = NULL;
@@ -322,7 +332,7 @@ void *kdb_resolve(enum kdb_hook hook, const void *caller) {
     if (own && next && own != next && (!provides(next, library) || loaded_before(next, caller)))
         real = next;
     for (int i = 0; !real && i < 4 && sonames[library][i]; i++)
-        real = in_dependencies_of(sonames[library][i], name);
+        real = kdb_in_dependencies_of(sonames[library][i], name, NULL);
     resolving = false;
     dlerror(); /* what failed here is not the host's to see */
     if (real)

@@ -344,7 +344,7 @@ static void thread_ends(void *state) {
     end_of(t);
 }
 
-__attribute__((visibility("hidden"))) void kdb_writer_setup(void) {
+void kdb_writer_setup(void) {
     if (pthread_key_create(&at_exit_key, thread_ends) == 0)
         atomic_store(&have_key, 1);
 }
