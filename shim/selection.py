@@ -186,7 +186,7 @@ class Selection:
 
     def _counters(self, shapes: dict[int, Shape], runs: list[_Run]) -> dict[int, int]:
         """By shape: a number for each kernel (its name and its module's code) and device, or _NEVER."""
-        numbers: dict[tuple[str, str, int], int] = {}
+        numbers: dict[tuple[str, str, int, int], int] = {}
         judged: dict[str, bool] = {}
         counters: dict[int, int] = {}
         nobody: Shape = ("", None, (0, 0, 0), (0, 0, 0), 0, 0, 0, "", False)
@@ -197,7 +197,7 @@ class Selection:
                     judged[name] = self.matches(name)
                 counters[shape] = _NEVER
                 if judged[name] and lib.kdbt_select_device(self._c, device):
-                    key = (name, module.md5 if module else "", device)
+                    key = (name, module.md5 if module else "", module.size if module else 0, device)
                     counters[shape] = numbers.setdefault(key, len(numbers))
         return counters
 

@@ -217,6 +217,7 @@ bool kdb_gate_passes(struct kdb_thread *t) {
 }
 
 void kdb_left_out(struct kdb_thread *t) {
+    t->left_out++;
     char *page = (char *)kdb_part_of(t->generation)->header;
     struct kdbt_left_out *left_out = (struct kdbt_left_out *)(page + KDBT_LEFT_OUT_AT);
     size_t groups = sizeof *left_out / 64;
@@ -270,6 +271,7 @@ struct kdb_counter *kdb_counter_of(const struct kdb_told *kernel, uint32_t devic
         memcpy(&module, kernel->module->payload, sizeof module);
     size_t head = sizeof(struct kdbt_kernel);
     uint64_t hash = kdb_hash(device, module.md5, sizeof module.md5);
+    hash = kdb_hash(hash, &module.size, sizeof module.size); /* a large one has no MD5 */
     return counter(kdb_hash(hash, kernel->payload + head, kernel->bytes - head));
 }
 

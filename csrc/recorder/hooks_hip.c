@@ -39,6 +39,7 @@ static struct kdb_told *write_module(struct kdb_thread *t, const struct kdb_imag
     struct kdb_told *told = NULL;
     memcpy(m.md5, image->md5, sizeof m.md5);
     uint64_t hash = kdb_hash((uint64_t)source << 32 | (uint32_t)result, m.md5, sizeof m.md5);
+    hash = kdb_hash(hash ^ image->mark, &m.size, sizeof m.size);
     if (!m.size || !kdb_map_get(&modules, hash, &told)) {
         told = kdb_tell(KDBT_MODULE, &m, sizeof m, image->target, strlen(image->target), NULL, 0);
         if (told && m.size)

@@ -218,12 +218,14 @@ int hipLaunchByPtr(const void *function) {
     struct host_config none = {{0, 0, 0}, {0, 0, 0}, 0, NULL}, *c = &none;
     const struct kdb_thread *t = kdb_self;
     const unsigned char *at = t ? t->at : NULL;
+    uint64_t left_out = t ? t->left_out : 0;
     if (depth && --depth < DEEPEST)
         c = &configured[depth];
     kdb_by_pointer = function;
     int result = real(function);
     kdb_by_pointer = NULL;
-    if (result == 0 && (!kdb_self || (kdb_self == t && t->at == at))) /* else HIP's own call was seen */
+    /* else HIP's own call was seen, and written or left out */
+    if (result == 0 && (!kdb_self || (kdb_self == t && t->at == at && t->left_out == left_out)))
         launched((void *)real, function,
                  &WORDS(KDBT_LAUNCH_HOST, c->grid.x, c->grid.y, c->grid.z, c->block.x, c->block.y, c->block.z,
                         c->lds, c->stream));

@@ -106,8 +106,12 @@ static void digest(struct kdb_image *image, int fd, const char *memory, uint64_t
     image->size = bytes;
     if (bytes > HASHED) { /* the target stands at the begin, in a note or a bundle's header */
         size_t take = bytes < room ? (size_t)bytes : room;
-        if (read_at(fd, memory, 0, scratch, take))
+        if (read_at(fd, memory, 0, scratch, take)) {
             find_target(image, scratch, take);
+            image->mark = kdb_hash(7, scratch, take);
+        }
+        if (read_at(fd, memory, bytes - take, scratch, take))
+            image->mark = kdb_hash(image->mark, scratch, take);
         return;
     }
     kdb_md5_begin(&md5);

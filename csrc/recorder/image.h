@@ -5,7 +5,8 @@
 
 struct kdb_image {
     uint8_t md5[16];
-    uint64_t size;   /* 0: could not be read; md5 is 0 then */
+    uint64_t size;   /* 0: could not be read; md5 is 0 then, as it is of a large one */
+    uint64_t mark;   /* of a large one: a hash of its begin and end, to tell it from others here */
     char target[64]; /* "gfx906:sramecc+:xnack-", or empty */
 };
 

@@ -195,6 +195,7 @@ struct kdb_thread {
     const unsigned char *full; /* from here on the run takes no more; NULL if there is none */
     uint64_t run_ticks;        /* of the last launch, shifted */
     uint64_t launches;         /* in the block's runs that are whole */
+    uint64_t left_out;         /* events that the selection left out */
     uint64_t clock_ticks;      /* of the last clock record */
     uint32_t block_bytes;      /* the next block's */
     uint64_t filled;           /* bytes of all blocks so far */

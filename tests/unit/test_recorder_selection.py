@@ -339,3 +339,43 @@ os.waitpid(child, 0)
     parent, child = sorted(ran.traces, key=lambda trace: trace.facts.pid)
     assert (grids(parent), parent.facts.unselected) == ([1, 2], 4)
     assert (grids(child), child.facts.unselected) == ([11, 12, 21, 22], 5)
+
+
+@pytest.mark.parametrize(
+    ("select", "count"), [("every=5", 2), ("first=2", 2), ("iterations=3:5", 2), ("kernel=nothing", 0)]
+)
+def test_a_launch_by_pointer_is_judged_once(
+    standins: Standins, traces: Path, select: str, count: int
+) -> None:
+    """HIP 5 launches by its own exported function: left out there, it was judged and counted again."""
+    code = """
+register()
+for i in range(10):
+    call("hipConfigureCall", G, B, c.c_size_t(16), S)
+    call("hipLaunchByPtr", HOST)
+"""
+    ran = hip_program(
+        standins, traces, code, tag=2, env={"KDBTOOL_SELECT": select}, notes="the selection left out"
+    )
+    assert (len(ran.trace.launches), ran.trace.facts.unselected) == (count, 10 - count)
+
+
+@pytest.mark.parametrize("select", ["", "first=1"])
+def test_large_modules_without_an_md5_are_told_apart(
+    standins: Standins, traces: Path, tmp_path: Path, select: str
+) -> None:
+    """The kernels of the second were said to be the first one's, and numbered with them."""
+    for i in range(3):
+        target = f"amdgcn-amd-amdhsa--gfx90{i};".encode()
+        (tmp_path / str(i)).write_bytes(target + bytes((5 << 20) + i))
+    code = f"""
+for i in 0, 1, 2, 1:
+    launch(function("k", new("hipModuleLoad", b"{tmp_path}/%d" % i)), grid=i + 1)
+"""
+    env = {"KDBTOOL_SELECT": select} if select else {}
+    ran = hip_program(standins, traces, code, env=env, notes="the selection left out")
+    seen = [(x.grid[0], x.module.target) for x in ran.trace.launches if x.module]
+    each = [(1, "gfx900"), (2, "gfx901"), (3, "gfx902"), (2, "gfx901")]
+    assert seen == (each[:3] if select else each)
+    whole = Selection.parse("first=1").launches(ran.trace)
+    assert [x.grid[0] for x in whole] == [1, 2, 3]
