@@ -225,6 +225,7 @@ struct kdb_process {
     _Atomic uint32_t ids, threads;
     _Atomic uint64_t lost;                /* events before there was a file to count them in */
     _Atomic uint64_t removed;             /* launches in parts that are gone */
+    _Atomic uint64_t left_out;            /* counted in parts that are gone, for the next one */
     _Atomic uint32_t deepbound;           /* see struct kdbt_header */
     _Atomic(struct kdbt_header *) header; /* of the newest part */
     _Atomic uint32_t facts_in;            /* generation whose part has the facts */

@@ -218,6 +218,14 @@ static uint64_t empty(int fd, uint64_t bytes) {
     return sum;
 }
 
+static uint64_t take_left_out(struct kdbt_header *header) {
+    struct kdbt_left_out *groups = (struct kdbt_left_out *)((char *)header + KDBT_LEFT_OUT_AT);
+    uint64_t sum = __atomic_exchange_n(&header->unselected, 0, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < sizeof *groups / sizeof groups->events[0]; i++)
+        sum += __atomic_exchange_n(&groups->events[i], 0, __ATOMIC_RELAXED);
+    return sum;
+}
+
 /* 0, or an errno. Only our own file is removed; one that somebody took away is theirs. */
 static int remove_part(struct kdb_part *part) {
     char path[PATH];
@@ -235,6 +243,7 @@ static int remove_part(struct kdb_part *part) {
     if (ours) {
         atomic_fetch_add(&kdb_process->lost,
                          __atomic_exchange_n(&part->header->dropped, 0, __ATOMIC_RELAXED));
+        atomic_fetch_add(&kdb_process->left_out, take_left_out(part->header));
         atomic_fetch_add(&kdb_process->removed, empty(fd, atomic_load(&part->end)));
     }
     if (fd >= 0)
@@ -253,6 +262,7 @@ bool kdb_passing(int error) {
 
 static void carry_over(struct kdbt_header *h, const struct kdbt_header *before) {
     h->dropped = atomic_exchange(&kdb_process->lost, 0);
+    h->unselected = atomic_exchange(&kdb_process->left_out, 0);
     h->removed = atomic_load(&kdb_process->removed);
     h->deepbound = atomic_load(&kdb_process->deepbound);
     if (before)
@@ -285,6 +295,7 @@ static uint32_t begin(uint32_t before) {
             atomic_store(&part->generation, generation);
         } else {
             atomic_fetch_add(&p->lost, header.dropped);
+            atomic_fetch_add(&p->left_out, header.unselected);
         }
     }
     if (fd >= 0)

@@ -160,3 +160,19 @@ first.unlink()
 """
     ran = standins.run(traces, *python(code), env=limit("rotate", 1 << 20))
     assert ran.out == "mine\n"
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_what_was_left_out_outlives_the_part_that_counted_it(
+    standins: Standins, traces: Path, every: int
+) -> None:
+    env = {**limit("rotate", 1 << 20), "KDBTOOL_SELECT": f"every={every}"}
+    parts = in_order(standins.run(traces, "linked", "several", 4, 300_000, env=env).traces)
+    assert parts[0].facts.part > 0
+    kept = sum(len(t.launches) for t in parts) + number(parts[-1], "parts that were removed")
+    left_out = sum(t.facts.unselected for t in parts)
+    lost = sum(number(t, "could not be recorded") for t in parts)
+    # In flight while a part was removed: an event counts as lost, or not at all.
+    assert lost <= 8
+    assert 1_200_000 // every - 8 <= kept <= 1_200_000 // every
+    assert 1_200_000 - 8 <= kept + left_out + lost <= 1_200_000
