@@ -279,6 +279,19 @@ def test_problem_keys_are_miopens_own(session: Session) -> None:
     assert ran.host.notes == []
 
 
+def test_lookups_of_python_are_those_of_miopens_log(session: Session) -> None:
+    """Python, RTLD_LOCAL: each lookup of the level-6 log, in order, misses as it compiles, then hits."""
+    lines = "".join(json.dumps(case | {"compile": 8}) + "\n" for case in CASES[:15])
+    for hit in (False, True):
+        ran = session.run("python3", str(CALLS), input=lines, MIOPEN_LOG_LEVEL="6")
+        assert (ran.code, set(ran.out.split())) == (0, {"0"}), ran.err[-2000:]
+        answers = [m.group(1) == "Successfully loaded" for m in map(ANSWER.search, ran.err.splitlines()) if m]
+        assert pairs(ran.host) == ran.asked()
+        assert [x.hit for x in ran.host.lookups] == answers
+        assert answers == [hit] * 3  # naive_conv.cpp for three types
+        assert ran.host.notes == []
+
+
 def test_killed_in_the_middle(session: Session) -> None:
     """Every lookup that the log shows before the kill is in the trace, but for the last one."""
     log = session.folder / "log"

@@ -2,7 +2,8 @@
 
 Reads lines of JSON from standard input, one convolution each, and asks MIOpen for its solutions:
 {"direction": "F", "x": tensor, "w": tensor, "y": tensor, "conv": {...}}; a tensor is {"how": setter,
-"type": n, "lens": [...], "strides": [...], "layout": n, "cast": n}. Prints the status of each call.
+"type": n, "lens": [...], "strides": [...], "layout": n, "cast": n}. With "compile": n the first n solutions
+are compiled, too, which looks their kernels up. Prints the status of each call.
 """
 
 import ctypes
@@ -79,6 +80,12 @@ def main() -> None:
         name, *descs = order[case["direction"]]
         call = getattr(lib, "miopenConvolution" + name)
         print(call(handle, *descs, ctypes.c_size_t(8), ctypes.byref(count), solutions), flush=True)
+        for at in range(min(case.get("compile", 0), count.value)):
+            solution = ctypes.c_uint64.from_buffer(
+                solutions, 32 * at + 16
+            )  # miopenConvSolution_t.solution_id
+            build = getattr(lib, "miopenConvolution" + name.replace("GetSolution", "CompileSolution"))
+            print(build(handle, *descs, solution), flush=True)
         for desc in (x, w, y):
             lib.miopenDestroyTensorDescriptor(desc)
         lib.miopenDestroyConvolutionDescriptor(conv)
