@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import traces as make
 from support.whole_trace import whole
 
+from kdbtool.shim._trace import lib
 from kdbtool.shim.trace_model import Range
 from kdbtool.shim.trace_regions import Regions
 from kdbtool.shim.trace_tables import TABLES, escaped
+from kdbtool.shim.trace_write import struct
 
 ROWS = {
     "processes": 2, "facts": 12, "texts": 10, "launches": 10, "shapes": 4, "kernels": 4, "modules": 2,
@@ -49,6 +52,28 @@ def test_sqlite(folder: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> No
     assert run_cli("trace", "export", folder, "-o", out).code == 2
     assert run_cli("trace", "export", folder, "-o", out, "--force").code == 0
     assert out.read_bytes() == first
+
+
+def test_the_documented_clocks_of_a_launch_are_of_its_host_and_one_card(
+    tmp_path: Path, run_cli: Callable[..., Any]
+) -> None:
+    def host(name: bytes, *samples: tuple[int, int, int]) -> None:
+        rows = [make.kernel(1, b"k"), make.shape(2, 1), make.launches((2, 0), ticks=4000)]
+        for card, mhz, ticks in samples:
+            payload = struct("sample", device=card, valid=1, sclk_khz=mhz * 1000)
+            rows.append(make.record(lib.KDBT_SAMPLE, payload, ticks=ticks))
+        (tmp_path / f"{name.decode()}.kdbtrace").write_bytes(make.header(host=name) + make.block(*rows))
+
+    host(b"a", (0, 500, 3000), (0, 1000, 3500), (1, 2000, 3500), (0, 9000, 4500))
+    host(b"b", (0, 3000, 3900))
+    host(b"c")
+    out = tmp_path / "o.sqlite"
+    assert run_cli("trace", "export", tmp_path, "-o", out).code == 0
+    page = (Path(__file__).parents[2] / "docs/trace-tables.md").read_text()
+    index, query = page.split("```sql")[1].split("```")[0].strip().rstrip(";").split(";")
+    db = sqlite3.connect(out)
+    db.execute(index)
+    assert sorted(db.execute(query)) == [("k", "a", 0, 1000), ("k", "a", 1, 2000), ("k", "b", 0, 3000)]
 
 
 def test_parquet(folder: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
