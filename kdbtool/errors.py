@@ -18,7 +18,12 @@ def printable(text: object) -> str:
     """`text` with everything that is not printable escaped: safe to show, and one line."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+    return "".join(c if c.isprintable() else _escape(c) for c in str(text))
+
+
+def _escape(c: str) -> str:
+    byte = ord(c) - 0xDC00  # of a surrogate that stands for a byte that is no UTF-8
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else c.encode("unicode_escape").decode()
 
 
 class KdbtoolError(Exception):
