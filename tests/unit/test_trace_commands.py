@@ -75,3 +75,11 @@ def test_time_of_a_frontend_was_told_beside_its_drivers(tmp_path: Path, run_cli:
     found = json.loads(run_cli("trace", "info", tmp_path, "--json").out)
     assert [one["compiles"]["seconds"] for one in found["traces"]] == [2, 2]
     assert found["compiles"] == {"sources": 1, "seconds": 2}
+
+
+def test_a_kernel_name_that_is_no_utf8_was_shown_as_a_surrogate(
+    tmp_path: Path, run_cli: Callable[..., Any]
+) -> None:
+    (tmp_path / "a.kdbtrace").write_bytes(whole())
+    shown = run_cli("trace", "info", tmp_path).out
+    assert "1 k\\xff\\" in shown and "udcff" not in shown
