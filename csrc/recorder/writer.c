@@ -18,7 +18,9 @@
 _Thread_local struct kdb_local kdb_local;
 static _Thread_local struct kdb_thread *put_aside; /* see kdb_abandoned; the newest of a list */
 
-enum { FIRST_BLOCK = 16384, LAST_BLOCK = 1048576 };
+/* A host that starts a thread per request has thousands that launch once: after the first few threads
+ * each begins with the least that there is. */
+enum { FIRST_BLOCK = 16384, LAST_BLOCK = 1048576, LARGE_FIRST = 16 };
 static const uint64_t CLOCK_EVERY = 100000000; /* ticks between clock records: some 30 to 100 ms */
 
 /* ---- what is lost ---- */
@@ -403,7 +405,8 @@ struct kdb_thread *kdb_enter_slowly(void) {
     t->number = number ? number : atomic_fetch_add(&p->threads, 1) + 1;
     t->sequence = sequence;
     t->tid = (uint32_t)syscall(SYS_gettid);
-    t->block_bytes = kdb_part_limit < UINT64_MAX || sequence ? KDBT_BLOCK_ALIGN : FIRST_BLOCK;
+    bool least = kdb_part_limit < UINT64_MAX || sequence || t->number > LARGE_FIRST;
+    t->block_bytes = least ? KDBT_BLOCK_ALIGN : FIRST_BLOCK;
     t->clock_ticks = kdb_ticks();
     kdb_quiet_end(quiet);
     bool first = atomic_exchange(&p->facts_in, generation) != generation;

@@ -481,3 +481,10 @@ def test_a_million_launches_from_four_threads(standins: Standins, traces: Path) 
     assert len(ran.trace.launches) == 1_000_000
     assert ran.trace.launches.by_kernel() == {"thread_kernel": 1_000_000}
     assert ran.trace.notes == []
+
+
+def test_threads_that_launch_once_take_one_page_each(standins: Standins, traces: Path) -> None:
+    ran = standins.run(traces, "linked", "threads", 200, 1)
+    assert len(ran.trace.launches) == 200
+    (file,) = traces.iterdir()
+    assert file.stat().st_size < 200 * 8192
