@@ -86,8 +86,10 @@ void kdb_plain_set(const void *desc, enum kdb_kind kind, size_t n, const int *nu
     struct kdb_desc d;
     memset(&d, 0, sizeof d);
     d.kind = kind;
-    memcpy(d.plain.numbers, numbers, n * sizeof *numbers);
-    memcpy(d.plain.reals, reals, m * sizeof *reals);
+    if (n) /* of none, there may be no address */
+        memcpy(d.plain.numbers, numbers, n * sizeof *numbers);
+    if (m)
+        memcpy(d.plain.reals, reals, m * sizeof *reals);
     kdb_seen(desc, &d);
 }
 
