@@ -2,7 +2,8 @@
 
 `kdbtool/shim/lib/libkdbshim.so` is the recorder, libkdbaudit.so its help under LD_AUDIT;
 `kdbtool/shim/lib/simgpu/<hip major>/` holds the simulated device as libamdhip64.so.<major>, with the
-unversioned name beside it. They link neither Python nor a C++ runtime. `$CC` and `$CFLAGS` are honoured.
+unversioned name beside it. They link neither Python nor a C++ runtime. `$CC`, `$CPPFLAGS`,
+`$CFLAGS` and `$LDFLAGS` are honoured, but for what would harm the program that they are loaded into.
 """
 
 import os
@@ -16,9 +17,21 @@ from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).resolve().parent
 WARN = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wvla", "-Wstrict-prototypes"]
-BUILD = ["-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec", "-pthread"]
+BUILD = ["-O2", "-g"]
+# After the user's flags, since the last one wins.
+FIXED = [
+    *("-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec", "-pthread"),
+    "-fno-lto",  # top-level assembly names what is C, and the other way round
+    # gcc 12 links crtfastmath.o even into a shared object: the host's floats would lose their denormals
+    *("-fno-fast-math", "-fno-unsafe-math-optimizations"),
+]
 LINK = ["-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack"]
 HIP_MAJORS = (6,)
+
+
+def flags(name):
+    """The options in an environment variable. -Ofast means -ffast-math to the linker, whatever follows."""
+    return ["-O3" if flag == "-Ofast" else flag for flag in shlex.split(os.environ.get(name, ""))]
 
 
 class build_shared(build_ext):
@@ -69,8 +82,10 @@ class build_shared(build_ext):
             *shlex.split(os.environ.get("CC", "gcc")),
             *WARN,
             *BUILD,
-            *shlex.split(os.environ.get("CFLAGS", "")),
-            "-fno-lto",  # top-level assembly names what is C, and the other way round
+            *flags("CPPFLAGS"),
+            *flags("CFLAGS"),
+            *flags("LDFLAGS"),
+            *FIXED,
             "-Icsrc",
             *map(str, sources),
             "-o",

@@ -258,7 +258,10 @@ def test_what_the_audit_library_reads_is_the_list(standins: Standins) -> None:
         file.seek(offset + 24 + names)
         listed = file.read(1 << 16).split(b"\0")[: len(hooks)]
         assert {name.decode() for name in listed} == hooks
-        symbols = {s.name: s["st_value"] for s in elf.get_section_by_name(".symtab").iter_symbols()}
+        symtab = elf.get_section_by_name(".symtab")
+        if symtab is None:
+            pytest.skip("the recorder is stripped: no symbol says where the tables are")
+        symbols = {s.name: s["st_value"] for s in symtab.iter_symbols()}
     assert at + thunks == symbols["kdb_thunks"] and at + 8 + slots == symbols["kdb_slot_real"]
     assert at + 16 + kept == symbols["kdb_slot_kept"]
 
