@@ -204,18 +204,21 @@ void *kdb_in_dependencies_of(const char *path, const char *name, const char *ver
     return found;
 }
 
-static bool provides(const void *address, enum kdb_library library) {
-    struct kdb_object object;
-    if (!kdb_object_at(address, &object))
-        return false;
-    const char *base = strrchr(object.path, '/');
-    base = base ? base + 1 : object.path;
+/* Whether a library of that path is one that has the functions of `library`. */
+static bool brings(const char *path, enum kdb_library library) {
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
     /* libamdhip64 has hipRTC's functions, too; rocprofiler-sdk brings a ROCTx of its own */
     const char *other = library == KDB_LIB_HIPRTC  ? provider[KDB_LIB_HIP]
                         : library == KDB_LIB_ROCTX ? "librocprofiler-sdk-roctx.so"
                                                    : provider[library];
     return strncmp(base, provider[library], strlen(provider[library])) == 0 ||
            strncmp(base, other, strlen(other)) == 0;
+}
+
+static bool provides(const void *address, enum kdb_library library) {
+    struct kdb_object object;
+    return kdb_object_at(address, &object) && brings(object.path, library);
 }
 
 struct pair {
@@ -300,11 +303,7 @@ static void remember(enum kdb_hook hook, const void *caller, const struct kdb_ob
 static void *without_loader(enum kdb_library library, const char *name) {
     for (const struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
         struct kdb_object object = {.low = m->l_addr, .base = m->l_addr, .dynamic = m->l_ld};
-        const char *base = m->l_name ? strrchr(m->l_name, '/') : NULL;
-        base = base ? base + 1 : m->l_name ? m->l_name : "";
-        void *found = strncmp(base, provider[library], strlen(provider[library])) == 0
-                          ? symbol_in(&object, name)
-                          : NULL;
+        void *found = m->l_name && brings(m->l_name, library) ? symbol_in(&object, name) : NULL;
         if (found)
             return found;
     }

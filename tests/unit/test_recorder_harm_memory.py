@@ -69,6 +69,46 @@ void *malloc(size_t n) {
     assert len(ran.trace.launches) + number(ran) >= int(plain.out.split()[0])
 
 
+def test_malloc_that_asks_a_library_of_another_name(harm: Harm, traces: Path, tmp_path: Path) -> None:
+    """hipRTC's functions are in libamdhip64, too: asked from malloc, while resolving, there were none."""
+    (tmp_path / "hip.c").write_text("int hiprtcDestroyProgram(void **p) { return p ? 41 : 42; }")
+    (tmp_path / "malloc.c").write_text("""
+#include <stddef.h>
+#include <stdio.h>
+extern void *__libc_malloc(size_t);
+int hiprtcDestroyProgram(void **);
+static int calls, wrong;
+void *malloc(size_t n) {
+    void *program = 0;
+    calls++;
+    wrong += hiprtcDestroyProgram(&program) != 41;
+    return __libc_malloc(n);
+}
+void tell(void) {
+    printf("%d wrong, one call alone: %d\\n", wrong, calls == 1);
+}
+""")
+    (tmp_path / "host.c").write_text("""
+#include <stdlib.h>
+void tell(void);
+int main(void) {
+    free(malloc(1));
+    tell();
+    return 0;
+}
+""")
+    hip, lib, host = (tmp_path / name for name in ("libamdhip64.so.5", "libm.so", "host"))
+    make = ["gcc", "-O1", "-fno-builtin", f"-Wl,-rpath,{tmp_path}"]
+    for target, *sources in ((hip, "hip.c"), (lib, "malloc.c", hip)):
+        words = [tmp_path / source for source in sources]
+        subprocess.run(
+            [*make, "-shared", "-fPIC", "-o", target, f"-Wl,-soname,{target.name}", *words], check=True
+        )
+    subprocess.run([*make, "-o", host, tmp_path / "host.c", lib], check=True)
+    ran = harm.standins.run(traces, host, env=harm.env(None))
+    assert (ran.code, ran.out, ran.err) == (0, "0 wrong, one call alone: 0\n", "")
+
+
 @pytest.mark.parametrize(("options", "env"), [
     (["-fsanitize=address"], {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}),
     (["-fsanitize=address", "-static-libasan"], {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}),
