@@ -136,7 +136,7 @@ struct kdb_call {
     uint64_t ticks;
     struct kdb_told
         *about; /* the problem's key or the detail: the trace may go on in another part meanwhile */
-    bool convolution, wanted, nested;
+    bool convolution, nested;
 };
 void kdb_begin(struct kdb_call *call, enum kdb_hook hook, const void *real, const void *caller,
                const struct kdb_item *items, size_t n);

@@ -4,21 +4,12 @@
  * gigabytes that a run never touches. HIP took one object for the device; it is named here only if no
  * other can be meant: the bundle's only one, or the only best match for all devices that the host has
  * asked about. A compressed bundle ("CCOB") is left alone: what HIP loads is nowhere in memory as it is
- * read, and decompressing it is not a recorder's work. So is an object above MOST bytes, since its MD5
+ * read, and decompressing it is not a recorder's work. So is an object above KDB_HASHED bytes, since its MD5
  * would hold up the launch. */
 #include "fatbin.h"
 
-#include <sys/uio.h>
-#include <unistd.h>
-
-enum { MOST = 4 << 20, ENTRIES = 64, ID_BYTES = 256, WRAPPER_MAGIC = 0x48495046 };
-static const char BUNDLE[] = "__CLANG_OFFLOAD_BUNDLE__";
+enum { ENTRIES = 64, ID_BYTES = 256, WRAPPER_MAGIC = 0x48495046 };
 static const char TRIPLE[] = "amdgcn-amd-amdhsa-";
-
-static bool read_at(const char *from, void *to, size_t bytes) {
-    struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
-    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
-}
 
 const void *kdb_fatbin_image(const void *wrapper) {
     struct {
@@ -77,15 +68,16 @@ static int fits_all(const char *target) {
 void kdb_fatbin_read(struct kdb_image *image, const void *bundle, unsigned char *scratch, size_t room) {
     struct kdb_quiet quiet = kdb_quiet_begin();
     const char *from = bundle, *at = from;
-    char magic[sizeof BUNDLE - 1], id[ID_BYTES];
+    char magic[sizeof KDB_BUNDLE - 1], id[ID_BYTES];
     uint64_t count = 0, entry[3], only[2] = {0, 0}, best[2] = {0, 0};
     int objects = 0, features = -1, equals = 0;
-    bool whole = from && read_at(at, magic, sizeof magic) && memcmp(magic, BUNDLE, sizeof magic) == 0 &&
-                 read_at(at + sizeof magic, &count, sizeof count) && count <= ENTRIES;
+    bool whole = from && kdb_read_memory(at, magic, sizeof magic) &&
+                 memcmp(magic, KDB_BUNDLE, sizeof magic) == 0 &&
+                 kdb_read_memory(at + sizeof magic, &count, sizeof count) && count <= ENTRIES;
     at += sizeof magic + sizeof count;
     for (uint64_t i = 0; whole && i < count; i++) {
-        whole = read_at(at, entry, sizeof entry) && entry[2] < sizeof id &&
-                read_at(at + sizeof entry, id, (size_t)entry[2]);
+        whole = kdb_read_memory(at, entry, sizeof entry) && entry[2] < sizeof id &&
+                kdb_read_memory(at + sizeof entry, id, (size_t)entry[2]);
         if (!whole)
             break;
         at += sizeof entry + entry[2];
@@ -102,7 +94,7 @@ void kdb_fatbin_read(struct kdb_image *image, const void *bundle, unsigned char 
         features = n > features ? n : features;
     }
     const uint64_t *chosen = features >= 0 && equals == 1 ? best : objects == 1 ? only : NULL;
-    if (whole && chosen && chosen[0] <= INT64_MAX && chosen[1] <= MOST)
+    if (whole && chosen && chosen[0] <= INT64_MAX && chosen[1] <= KDB_HASHED)
         kdb_image_in_memory(image, from + chosen[0], scratch, room);
     kdb_quiet_end(quiet);
 }

@@ -14,16 +14,17 @@
 #include "md5.h"
 
 static const uint64_t MOST = (uint64_t)1 << 31;
-/* Rows of a kdb have some 100 KB; rocBLAS loads files of 20 MB, whose MD5 would be most of a short run. */
-static const uint64_t HASHED = 4 << 20;
-static const char BUNDLE[] = "__CLANG_OFFLOAD_BUNDLE__";
+
+bool kdb_read_memory(const void *from, void *to, size_t bytes) {
+    struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
+}
 
 /* Bytes from `from` on: of a file, or of our own memory when there is no file. */
 static bool read_at(int fd, const char *memory, uint64_t from, void *to, size_t bytes) {
     if (fd >= 0)
         return pread(fd, to, bytes, (off_t)from) == (ssize_t)bytes;
-    struct iovec local = {to, bytes}, remote = {(void *)(memory + from), bytes};
-    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
+    return kdb_read_memory(memory + from, to, bytes);
 }
 
 /* Section and program headers and their contents, whichever ends last. */
@@ -59,7 +60,7 @@ static uint64_t elf_bytes(const char *memory, unsigned char *scratch) {
 
 /* Magic, entry count, then per entry offset, size and length of its id, and the id. */
 static uint64_t bundle_bytes(const char *memory) {
-    uint64_t count, at = sizeof BUNDLE - 1, end = 0;
+    uint64_t count, at = sizeof KDB_BUNDLE - 1, end = 0;
     if (!read_at(-1, memory, at, &count, sizeof count) || count > 256)
         return 0;
     at += sizeof count;
@@ -79,7 +80,7 @@ static uint64_t memory_bytes(const char *memory, unsigned char *scratch) {
         return 0;
     if (memcmp(scratch, ELFMAG, SELFMAG) == 0)
         return elf_bytes(memory, scratch);
-    if (memcmp(scratch, BUNDLE, sizeof BUNDLE - 1) == 0)
+    if (memcmp(scratch, KDB_BUNDLE, sizeof KDB_BUNDLE - 1) == 0)
         return bundle_bytes(memory);
     return 0;
 }
@@ -104,7 +105,7 @@ static void digest(struct kdb_image *image, int fd, const char *memory, uint64_t
                    unsigned char *scratch, size_t room) {
     struct kdb_md5 md5;
     image->size = bytes;
-    if (bytes > HASHED) { /* the target stands at the begin, in a note or a bundle's header */
+    if (bytes > KDB_HASHED) { /* the target stands at the begin, in a note or a bundle's header */
         size_t take = bytes < room ? (size_t)bytes : room;
         if (read_at(fd, memory, 0, scratch, take)) {
             find_target(image, scratch, take);

@@ -163,45 +163,47 @@ static void keep(struct kdb_options *o, const char *first, const char *second) {
     o->used += (uint32_t)(a + b);
 }
 
+static bool name(const char *text) {
+    return plain(text, NAME);
+}
+static bool language(const char *text) {
+    return plain(text, PLAIN "+");
+}
+static bool target(const char *text) {
+    return plain(text, LOWER DIGIT "_-");
+}
+
 /* Options whose value is a word of its own; pending: */
 enum { OWN = 0, SKIPPED = '-', DEFINE = 'D', UNDEFINE = 'U', LANGUAGE = 'x', LLVM = 'm', TARGET = 't' };
+static const struct valued {
+    const char *option; /* the first of a kind is how it is kept */
+    char pending;
+    bool (*good)(const char *value);
+} valued[] = {{"-D", DEFINE, define}, {"-U", UNDEFINE, name},      {"-x", LANGUAGE, language},
+              {"-mllvm", LLVM, llvm}, {"-target", TARGET, target}, {"--target", TARGET, target}};
+enum { VALUED = sizeof valued / sizeof *valued };
 
 static void value_of(struct kdb_options *o, const char *word) {
-    static const struct {
-        char pending;
-        const char *option;
-    } names[] = {{DEFINE, "-D"}, {UNDEFINE, "-U"}, {LANGUAGE, "-x"}, {LLVM, "-mllvm"}, {TARGET, "-target"}};
+    const struct valued *of = valued;
     char pending = o->pending;
     o->pending = OWN;
     if (pending == SKIPPED)
         return;
-    bool good = pending == DEFINE     ? define(word)
-                : pending == UNDEFINE ? plain(word, NAME)
-                : pending == LANGUAGE ? plain(word, PLAIN "+")
-                : pending == LLVM     ? llvm(word)
-                                      : plain(word, LOWER DIGIT "_-");
-    if (!good || strnlen(word, LONGEST + 1) > LONGEST) {
+    while (of->pending != pending)
+        of++;
+    if (!of->good(word) || strnlen(word, LONGEST + 1) > LONGEST) {
         o->left_out++;
         return;
     }
     o->device |=
         (pending == LANGUAGE && strcmp(word, "hip") == 0) || (pending == TARGET && after(word, "amdgcn"));
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (names[i].pending == pending)
-            keep(o, names[i].option, word);
+    keep(o, of->option, word);
 }
 
 static char pending_after(const char *word) {
-    if (strcmp(word, "-D") == 0)
-        return DEFINE;
-    if (strcmp(word, "-U") == 0)
-        return UNDEFINE;
-    if (strcmp(word, "-x") == 0)
-        return LANGUAGE;
-    if (strcmp(word, "-mllvm") == 0)
-        return LLVM;
-    if (strcmp(word, "-target") == 0 || strcmp(word, "--target") == 0)
-        return TARGET;
+    for (int i = 0; i < VALUED; i++)
+        if (strcmp(word, valued[i].option) == 0)
+            return valued[i].pending;
     return OWN;
 }
 
