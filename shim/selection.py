@@ -18,13 +18,12 @@ from typing import Any, TypeVar
 
 from kdbtool.errors import KdbtoolError, printable
 from kdbtool.shim._trace import ffi, lib
-from kdbtool.shim.trace_model import Clock, Facts, Launches, Range, Shape, Trace
+from kdbtool.shim.trace_model import UNKNOWN_SHAPE, Clock, Facts, Launches, Range, Run, Shape, Trace
 
 _HINT = "docs/selection.md says what each filter takes"
 _NEVER = -1  # instead of a counter: no launch of this shape is kept
 _MOST = 2**32 - 1  # of a launch's delta
 _Event = TypeVar("_Event")
-_Run = tuple[int, int, memoryview]
 Span = tuple[int, int]  # begin and end, ns of Unix time, both belong to it
 
 
@@ -184,15 +183,14 @@ class Selection:
         found = [part for run, keep in zip(runs, kept, strict=True) for part in _only(run, keep, clock.shift)]
         return Launches(shapes, found, clock)
 
-    def _counters(self, shapes: dict[int, Shape], runs: list[_Run]) -> dict[int, int]:
+    def _counters(self, shapes: dict[int, Shape], runs: list[Run]) -> dict[int, int]:
         """By shape: a number for each kernel (its name and its module's code) and device, or _NEVER."""
         numbers: dict[tuple[str, str, int, int], int] = {}
         judged: dict[str, bool] = {}
         counters: dict[int, int] = {}
-        nobody: Shape = ("", None, (0, 0, 0), (0, 0, 0), 0, 0, 0, "", False)
         for _, _, run in runs:
             for shape in set(run[::2].tolist()) - counters.keys():
-                name, module, _, _, _, device, *_ = shapes.get(shape, nobody)
+                name, module, _, _, _, device, *_ = shapes.get(shape, UNKNOWN_SHAPE)
                 if name not in judged:
                     judged[name] = self.matches(name)
                 counters[shape] = _NEVER
@@ -203,7 +201,7 @@ class Selection:
 
 
 def _in_order(
-    runs: list[_Run], counters: dict[int, int], spans: list[Span] | None, clock: Clock, *, sort: bool
+    runs: list[Run], counters: dict[int, int], spans: list[Span] | None, clock: Clock, *, sort: bool
 ) -> Iterator[tuple[int, int, int, int]]:
     """(ticks, number of the run, place in it, counter) of the launches that may be kept; with `sort` those
     of all threads in the order of time."""
@@ -227,7 +225,7 @@ def _in_order(
             yield from one
 
 
-def _only(run: _Run, keep: bytearray, shift: int) -> Iterator[_Run]:
+def _only(run: Run, keep: bytearray, shift: int) -> Iterator[Run]:
     """The launches of a run that are kept, their times unchanged."""
     thread, ticks, pairs = run
     count = keep.count(1)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kdbtool.shim.trace_model import Range, Sample, Trace
+from kdbtool.shim.trace_regions import Regions
 
 STALE_NS = 2_000_000_000
 
@@ -25,27 +26,13 @@ class Span:
     end_ns: int
 
 
-def spans(ranges: Iterable[Range]) -> list[Span]:
+def spans(ranges: Sequence[Range]) -> list[Span]:
     """Push with its pop (of one thread, nested), start with its stop (by id), in order of their ends.
 
     What was never closed, or closed and never opened, is left out.
     """
-    found: list[Span] = []
-    pushed: dict[int, list[Range]] = {}
-    started: dict[int, Range] = {}
-    for one in sorted(ranges, key=lambda r: r.time_ns):  # stable: a thread's own order stays
-        opened = None
-        if one.op == "push":
-            pushed.setdefault(one.thread, []).append(one)
-        elif one.op == "start":
-            started[one.id] = one
-        elif one.op == "pop" and pushed.get(one.thread):
-            opened = pushed[one.thread].pop()
-        elif one.op == "stop":
-            opened = started.pop(one.id, None)
-        if opened:
-            found.append(Span(opened.name, opened.thread, opened.time_ns, one.time_ns))
-    return found
+    closed = Regions(ranges).ends.items()
+    return [Span(ranges[n].name, ranges[n].thread, ranges[n].time_ns, end_ns) for n, end_ns in closed]
 
 
 class Clocks:

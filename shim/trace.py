@@ -90,9 +90,7 @@ def read_facts(section: Section) -> Facts:
     """Whose trace it is; KdbtoolError without a valid header."""
     reader = Reader(section.path, section.data)
     reader.read()
-    made = Assembler(reader)
-    made.dictionaries()
-    return made.facts_of()
+    return Assembler(reader).facts_alone()
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:

@@ -31,6 +31,7 @@ _FORMS = {
 }
 _UNKEYED = "of a convolution whose descriptors were set out of sight"
 _REMOVED = "in earlier parts that were removed to keep within the size limit"
+STOPPED = "recording stopped"  # a note begins with it where the trace ends before its process
 _DEEPBOUND = "loaded with RTLD_DEEPBIND or into another namespace: without --audit their calls go unseen"
 ROW, DONE = 100, 101  # SQLite's results of a step
 
@@ -96,6 +97,17 @@ class Assembler:
             self.unresolved += 1
         return self.texts.get(id, "")
 
+    def facts_alone(self) -> Facts:
+        """`facts_of` a trace whose dictionaries nobody wants."""
+        self._read_facts()
+        return self.facts_of()
+
+    def _read_facts(self) -> None:
+        for r in self.all(lib.KDBT_FACT):
+            if pair := self.pair(r):
+                name, value = (part.decode("utf-8", "surrogateescape") for part in pair)
+                self.facts.setdefault(name, value)
+
     def dictionaries(self) -> None:
         texts = (lib.KDBT_DATABASE, lib.KDBT_API, lib.KDBT_PROBLEM_KEY, lib.KDBT_DETAIL, lib.KDBT_RANGE_NAME)
         for r in self.all(*texts):
@@ -104,10 +116,7 @@ class Assembler:
         for r in self.all(lib.KDBT_KEY):
             if pair := self.pair(r):
                 self.keys[r.id] = same.setdefault(pair, pair)
-        for r in self.all(lib.KDBT_FACT):
-            if pair := self.pair(r):
-                name, value = (part.decode("utf-8", "surrogateescape") for part in pair)
-                self.facts.setdefault(name, value)
+        self._read_facts()
         for r in self.all(lib.KDBT_MODULE):
             m = self.reader.view("module", r.at)
             self.modules[r.id] = Module(
@@ -266,11 +275,11 @@ class Assembler:
         if self.reader.size < header.file_bytes:
             notes.append(f"cut: {self.reader.size} of {header.file_bytes} bytes are here")
         if header.stop_errno == lib.KDBT_STOP_LIMIT:
-            notes.append("recording stopped: size limit")
+            notes.append(f"{STOPPED}: size limit")
         elif header.stop_errno:
             known = header.stop_errno < 4096  # no checksum covers this field
             reason = os.strerror(header.stop_errno).lower() if known else f"error {header.stop_errno}"
-            notes.append(f"recording stopped: {reason}")
+            notes.append(f"{STOPPED}: {reason}")
         return notes
 
 

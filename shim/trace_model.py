@@ -180,14 +180,12 @@ class Launches:
     Kept as the trace has them, 8 bytes each; a `Launch` is made when it is asked for.
     """
 
-    def __init__(
-        self, shapes: dict[int, Shape], runs: list[tuple[int, int, memoryview]], clock: Clock
-    ) -> None:
+    def __init__(self, shapes: dict[int, Shape], runs: list[Run], clock: Clock) -> None:
         self._shapes, self._runs, self._clock = shapes, runs, clock
         self._counts: Counter[int] | None = None
 
     @property
-    def parts(self) -> tuple[dict[int, Shape], list[tuple[int, int, memoryview]], Clock]:
+    def parts(self) -> tuple[dict[int, Shape], list[Run], Clock]:
         """Shapes by id; runs: thread, ticks, then shape and delta in turn; what the ticks are."""
         return self._shapes, self._runs, self._clock
 
