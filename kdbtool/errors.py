@@ -57,8 +57,8 @@ class KdbtoolError(Exception):
 
 
 def counted(number: int, word: str) -> str:
-    """`1 row`, `2 rows`."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    """`1 row`, `2 rows`, `2 processes`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}{'es' if word.endswith('s') else 's'}"
 
 
 def from_oserror(error: OSError, *, where: str | Path | None = None) -> KdbtoolError:

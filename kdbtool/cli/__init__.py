@@ -18,7 +18,7 @@ import sys
 from typing import NoReturn
 
 from kdbtool import __version__
-from kdbtool.errors import EXIT_USAGE, KdbtoolError, from_oserror
+from kdbtool.errors import EXIT_USAGE, KdbtoolError, from_oserror, printable
 
 # The road first, then what stands beside it. `--help` shows them in this order.
 COMMANDS = (
@@ -41,9 +41,16 @@ COMMANDS = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """Bad usage is one line, like every error of ours; `--help` has the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"{self.prog}: {printable(message)}: {self.prog} --help says more\n")
+
+
 def build_parser(names: tuple[str, ...] = COMMANDS) -> argparse.ArgumentParser:
     """The whole parser, every subcommand included; `names`: only those, when nothing is installed yet."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kdbtool",
         description="MIOpen kernel databases as reviewed text, rebuilt for any GPU without owning it.",
     )
@@ -73,9 +80,9 @@ def main(argv: list[str] | None = None, names: tuple[str, ...] = COMMANDS) -> in
         code: int = args.run(args)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # `kdbtool ... | head` is not an error
+    except BrokenPipeError:  # `kdbtool ... | head`: as if the signal had ended it
         _lost_output()
-        return EXIT_USAGE
+        return 128 + signal.SIGPIPE
     except KdbtoolError as error:
         return _fail(args, error)
     except OSError as error:

@@ -22,9 +22,25 @@ def verbosity(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
 
 
-def json_output(parser: argparse.ArgumentParser) -> None:
-    """`--json`."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+def json_output(parser: argparse.ArgumentParser, *, lines: bool = False) -> None:
+    """`--json`; `lines`: an object to a line, as they come."""
+    what = "JSON instead of text, an object to a line" if lines else "one JSON document instead of text"
+    parser.add_argument("--json", action="store_true", help=f"print {what}")
+
+
+class Once(argparse.Action):
+    """An option that a second one would silently replace."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not self.default:
+            parser.error(f"argument {option_string}: given twice")
+        setattr(namespace, self.dest, values)
 
 
 def output(parser: argparse.ArgumentParser, what: str, *, required: bool = False) -> None:
@@ -129,12 +145,12 @@ def selection(parser: argparse.ArgumentParser, *, recording: bool = False) -> No
     group = parser.add_argument_group("selection", "what is kept of a recording (docs/selection.md)")
     add = group.add_argument
     # Its own meaning of --kernel: a POSIX extended expression over the names of device functions.
-    add("--kernel", metavar="REGEX", help="only launches of kernels whose symbol matches (search)")
-    add("--every", metavar="N", help="only the 1st, N+1st, 2N+1st, ... launch of each kernel")
-    add("--first", metavar="N", help="only the first N launches of each kernel")
-    add("--iterations", metavar="A:B", help="only launches A to B-1 of each kernel, from 0")
-    add("--device", metavar="N[,N]", help="only launches on these devices")
-    add("--rank", metavar="N[,N]", help="only these ranks; the others leave nothing")
+    add("--kernel", action=Once, metavar="REGEX", help="only launches of kernels of such a symbol (search)")
+    add("--every", action=Once, metavar="N", help="only the 1st, N+1st, 2N+1st, ... launch of each kernel")
+    add("--first", action=Once, metavar="N", help="only the first N launches of each kernel")
+    add("--iterations", action=Once, metavar="A:B", help="only launches A to B-1 of each kernel, from 0")
+    add("--device", action=Once, metavar="N[,N]", help="only launches on these devices")
+    add("--rank", action=Once, metavar="N[,N]", help="only these ranks; the others leave nothing")
     add("--region", metavar="NAME", action="append", help="only while a ROCTx range of this name is open "
         "in any thread (repeatable)")  # fmt: skip
     if recording:

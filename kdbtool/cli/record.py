@@ -22,10 +22,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import platform
 import resource
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -76,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
     if not argv:
         raise KdbtoolError("no program given", hint="run: kdbtool record -- CMD ...")
     selection, limit = _selection(args), _limit(args)
+    if args.audit and platform.machine() != "x86_64":
+        why = f"LD_AUDIT's help is written for x86-64, this is {platform.machine()}"
+        raise KdbtoolError("nothing to audit with", where="--audit", why=why, hint="leave it out")
     interval = parse_interval(args.clocks) if args.clocks is not None else None
     target = split_target(args.simulate) if args.simulate else None
     root = choose_root(args.root, simulated=target is not None)
@@ -102,10 +107,13 @@ def run(args: argparse.Namespace) -> int:
         if made and not any(folder.iterdir()):
             folder.rmdir()
     made_now = sorted(set(folder.glob("*.kdbtrace")) - before) if folder.is_dir() else []
-    if not args.quiet and (args.verbose or sys.stderr.isatty()):
-        _summary(made_now, folder)
-    if selection:
-        _warn_of_nothing(made_now, selection)
+    told = not args.quiet and (args.verbose > 0 or sys.stderr.isatty())
+    account = _Account()
+    if told or selection or limit:
+        account.read(made_now)
+    if told:
+        account.show(folder)
+    account.warn(selection)
     if keep:
         print(f"kdbtool record: private folders kept: {space.path}", file=sys.stderr)
     return code if code >= 0 else _die(-code)
@@ -236,45 +244,60 @@ def _in_foreground() -> bool:
         os.close(terminal)
 
 
-def _summary(traces: list[Path], folder: Path) -> None:
-    from kdbtool.shim.trace import each_trace
+@dataclass
+class _Account:
+    """What the new traces hold."""
 
-    lookups = hits = compilers = 0
-    for path in traces:
-        try:
-            for trace in each_trace(path):
-                lookups += len(trace.lookups)
-                hits += sum(1 for lookup in trace.lookups if lookup.hit)
-                compilers += trace.facts.role == "compiler"
-        except KdbtoolError as error:
-            print(f"kdbtool record: {error.line()}", file=sys.stderr)
-    print(
-        f"kdbtool record: traces in {folder}: {len(traces)}; kernel lookups: {lookups}, hits: {hits}; "
-        f"compilers started: {compilers}",
-        file=sys.stderr,
-    )
+    traces: int = 0
+    lookups: int = 0
+    hits: int = 0
+    compilers: int = 0
+    launches: int = 0
+    left_out: int = 0
+    stopped: int = 0  # traces that recording did not go on with
+    hosts: bool = False  # a process that used MIOpen or HIP
+    errors: list[str] = field(default_factory=list)
 
+    def read(self, traces: list[Path]) -> None:
+        from kdbtool.shim.trace import each_trace
+        from kdbtool.shim.trace_assemble import STOPPED
 
-def _warn_of_nothing(traces: list[Path], selection: Selection) -> None:
-    """A filter that kept nothing is told, whatever else is quiet: it may be misspelt."""
-    from kdbtool.shim.trace import each_trace
+        self.traces = len(traces)
+        for path in traces:
+            try:
+                for trace in each_trace(path):
+                    self.lookups += len(trace.lookups)
+                    self.hits += sum(1 for lookup in trace.lookups if lookup.hit)
+                    self.compilers += trace.facts.role == "compiler"
+                    self.launches += len(trace.launches)
+                    self.left_out += trace.facts.unselected
+                    self.stopped += any(note.startswith(STOPPED) for note in trace.notes)
+                    self.hosts |= trace.facts.role == "host"
+            except KdbtoolError as error:
+                self.errors.append(error.line())
 
-    launches = left_out = 0
-    used = False
-    for path in traces:
-        with contextlib.suppress(KdbtoolError):
-            for trace in each_trace(path):
-                launches += len(trace.launches)
-                left_out += trace.facts.unselected
-                used |= trace.facts.role == "host"
-    what = " ".join(selection.text.split("\n")).strip()
-    if selection.has_rank and not used:
-        why = "no process of such a rank used MIOpen or HIP"
-    elif left_out and not launches:
-        why = f"no launch was kept, {counted(left_out, 'event')} left out"
-    else:
-        return
-    print(f"kdbtool record: the selection matched nothing ({printable(what)}): {why}", file=sys.stderr)
+    def show(self, folder: Path) -> None:
+        for line in self.errors:
+            print(f"kdbtool record: {line}", file=sys.stderr)
+        print(
+            f"kdbtool record: traces in {folder}: {self.traces}; kernel lookups: {self.lookups}, "
+            f"hits: {self.hits}; compilers started: {self.compilers}",
+            file=sys.stderr,
+        )
+
+    def warn(self, selection: Selection) -> None:
+        """Of what is not there, whatever else is quiet: a filter that kept nothing may be misspelt."""
+        if self.stopped:
+            told = f"recording stopped in {counted(self.stopped, 'trace')}: kdbtool trace info says why"
+            print(f"kdbtool record: {told}", file=sys.stderr)
+        if selection.has_rank and not self.hosts:
+            why = "no process of such a rank used MIOpen or HIP"
+        elif selection and self.left_out and not self.launches:
+            why = f"no launch was kept, {counted(self.left_out, 'event')} left out"
+        else:
+            return
+        what = " ".join(selection.text.split("\n")).strip()
+        print(f"kdbtool record: the selection matched nothing ({printable(what)}): {why}", file=sys.stderr)
 
 
 def _die(number: int) -> int:

@@ -42,11 +42,20 @@ def run(args: argparse.Namespace) -> int:
         elif not args.quiet:
             print("\n".join(map(_shown, _process(trace.facts, found))))
     if args.json:
-        print(json.dumps({"traces": each, **total.json()}, indent=2))
+        print(json.dumps(_readable({"traces": each, **total.json()}), indent=2))
         return EXIT_DONE
     lines = list(_sum(total.json()))
     print("\n".join(map(_shown, lines)))
     return EXIT_DONE
+
+
+def _readable(value: Any) -> Any:
+    """A document that any JSON reader takes: a byte that is no UTF-8 would be half of a character."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {_readable(k): _readable(v) for k, v in value.items()}
+    return [_readable(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _shown(line: str) -> str:

@@ -34,7 +34,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     tracefiles.inputs(parser)
     options.selection(parser)
     parser.add_argument("--what", action="append", choices=_KINDS, help="only these events (repeatable)")
-    parser.add_argument("--json", action="store_true", help="print JSON, one object to a line")
+    options.json_output(parser, lines=True)
     options.verbosity(parser)
 
 

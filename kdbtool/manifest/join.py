@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kdbtool.errors import KdbtoolError, printable
+from kdbtool.errors import KdbtoolError, counted, printable
 from kdbtool.inputs import arch_of, bare_arch, open_input
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Join:
 
     def notes(self) -> list[str]:
         """What the join did, a line each."""
-        of = f"{len(self.objects)} loaded objects of {self.processes} processes"
+        of = f"{len(self.objects)} loaded objects of {counted(self.processes, 'process')}"
         lines = [f"{len(self.found)} of {of} joined by MD5"]
         if self.ambiguous:
             lines.append(f"{self.ambiguous} objects have several keys, all are taken")

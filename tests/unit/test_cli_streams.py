@@ -51,6 +51,29 @@ def test_a_terminal_of_a_small_alphabet_sees_escapes(tmp_path: Path, command: st
     assert "gfx\\u65e5.kdb" in out
 
 
+def test_a_reader_that_had_enough_is_no_bad_usage(tmp_path: Path) -> None:
+    """`kdbtool list | head` had the exit code of bad usage; it is a shell's for SIGPIPE."""
+    path = make(tmp_path / "gfx1030.kdb", [row(f"k{i}.cl.o") for i in range(5000)])
+    command = [sys.executable, "-m", "kdbtool", "list", str(path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 141)
+
+
+def test_bad_usage_is_one_line(tmp_path: Path) -> None:
+    for words in (["list", "--no-such"], ["list"], ["no-such"], ["trace", "info", "--top", "x", "t"], []):
+        command = [sys.executable, "-m", "kdbtool", *words]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+        assert done.stderr.startswith("kdbtool") and done.stderr.endswith(" --help says more\n")
+
+
 def test_a_terminated_command_leaves_no_temporary_file(tmp_path: Path) -> None:
     """SIGTERM ended it before it could clean up."""
     script = (

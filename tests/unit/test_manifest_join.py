@@ -83,7 +83,7 @@ def test_loads_become_keys_and_those_that_nobody_knows_are_listed(
         (b"Two.cl.o", b" -DX=2" + CPU),
     ]
     assert ended.out.count("# one of 2 keys of the object that was loaded") == 2
-    assert "2 of 3 loaded objects of 1 processes joined by MD5" in ended.err
+    assert "2 of 3 loaded objects of 1 process joined by MD5" in ended.err
     assert f"not in a database: {md5(C)}, {len(C)} bytes, from memory" in ended.err
     out = tmp_path / "o.kdbmanifest"
     told = json.loads(run_cli("manifest", trace, "--from-kdb", kdb, "--json", "-o", out).out)["join"]
@@ -109,7 +109,7 @@ def test_an_object_of_another_architecture_is_no_match(
 ) -> None:
     other = kdb_files.make(tmp_path / "gfx906_60.ukdb", [kdb_files.row(b"One.cl.o", CPU, A)])
     ended = run_cli("manifest", made("t", module(A, 1)), "--from-kdb", other)
-    assert keys(ended.out) == [] and "0 of 1 loaded objects of 1 processes joined" in ended.err
+    assert keys(ended.out) == [] and "0 of 1 loaded objects of 1 process joined" in ended.err
 
 
 def test_what_is_no_database_is_one_line(made: Callable[..., Path], run_cli: Callable[..., Any]) -> None:

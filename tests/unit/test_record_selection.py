@@ -58,6 +58,23 @@ def test_what_is_wrong_is_said_before_anything_starts(
     assert words in ended.err and ended.err.count("\n") == 1, ended.err
 
 
+@pytest.mark.parametrize("name", ["kernel", "every", "first", "iterations", "device", "rank"])
+def test_a_second_value_does_not_replace_the_first(run_cli: Run, tmp_path: Path, name: str) -> None:
+    ended = run_cli("record", f"--{name}", "1", f"--{name}", "2", "--", "touch", tmp_path / "started")
+    assert (ended.code, ended.out, (tmp_path / "started").exists()) == (2, "", False)
+    assert ended.err == (f"kdbtool record: argument --{name}: given twice: kdbtool record --help says more\n")
+
+
+def test_an_audit_that_sees_nothing_is_refused(
+    run_cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On aarch64 it did nothing, without a word."""
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    ended = run_cli("record", "--audit", "--", "touch", tmp_path / "started")
+    assert (ended.code, (tmp_path / "started").exists()) == (2, False)
+    assert "x86-64" in ended.err and ended.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("options", [["--signal", "USR3"], ["--max-size", "2T"], ["--at-limit", "now"]])
 def test_values_of_no_kind(run_cli: Run, tmp_path: Path, options: list[str]) -> None:
     ended = run_cli("record", *options, "--", "touch", tmp_path / "started")
@@ -136,6 +153,8 @@ def test_size(kdbtool: Run, standins: Standins, traces: Path, at: str) -> None:
     files = list(traces.glob("*.kdbtrace"))
     assert sum(path.stat().st_size for path in files) <= 2 << 20
     assert len(files) == (1 if at == "stop" else 4)
+    said = "kdbtool record: recording stopped in 1 trace: kdbtool trace info says why\n"
+    assert ended.err == (said if at == "stop" else "")
 
 
 def test_audit_and_clocks_are_handed_on(kdbtool: Run, standins: Standins, traces: Path) -> None:

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 def test_info(folder: Path, run_cli: Callable[..., Any]) -> None:
     found = json.loads(run_cli("trace", "info", folder, "--json").out)
     one = found["traces"][0]
-    assert one["launches"] == {"total": 5, "kernels": 2, "top": [["first", 4], ["k\udcff\\", 1]]}
+    assert one["launches"] == {"total": 5, "kernels": 2, "top": [["first", 4], ["k\\xff\\", 1]]}
     assert one["calls"] == {"total": 1, "failed": 1, "top": [["miopenConvolutionForward", 1]]}
     assert one["compiles"]["sources"] == 1 and one["graphs"] == {"launches": 1, "kernels": 4, "uncounted": 0}
     assert (one["ranges"]["total"], one["ranges"]["open"], one["ranges"]["marks"]) == (3, 1, 1)
@@ -83,3 +83,5 @@ def test_a_kernel_name_that_is_no_utf8_was_shown_as_a_surrogate(
     (tmp_path / "a.kdbtrace").write_bytes(whole())
     shown = run_cli("trace", "info", tmp_path).out
     assert "1 k\\xff\\" in shown and "udcff" not in shown
+    document = run_cli("trace", "info", tmp_path, "--json").out
+    assert "udcff" not in document and "k\\xff\\" in [name for name, _ in json.loads(document)["kernels"]]
