@@ -11,7 +11,7 @@ from kdbtool import __version__
 from kdbtool.errors import KdbtoolError
 from kdbtool.inputs import HIT, STORED, Input, bare_arch, each_input
 from kdbtool.manifest.join import Join
-from kdbtool.manifest.model import BUILD, Hashes, Key, Manifest, Note
+from kdbtool.manifest.model import BUILD, Hashes, Key, Manifest, Note, Problem
 from kdbtool.miopen.problems import is_problem
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Collected:
 
     rows: dict[tuple[bytes, bytes, str], Row] = field(default_factory=dict)  # by name, args, arch
     total: int = 0  # rows read, equal ones of several inputs counted each
-    problems: dict[str, Note] = field(default_factory=dict)
+    problems: dict[str, Problem] = field(default_factory=dict)
     origins: set[str] = field(default_factory=set)
     facts: list[Facts] = field(default_factory=list)  # of the traces that looked something up
     manifests: list[Manifest] = field(default_factory=list)
@@ -84,16 +84,18 @@ def add_input(source: Input, out: Collected) -> None:
     if manifest is not None:
         out.manifests.append(manifest)
         out.origins |= manifest.origins
-        for problem, note in manifest.problems.items():
-            have = out.problems.setdefault(problem, Note())
-            have.comments = _joined(have.comments, note.comments)
+        for problem, known in manifest.problems.items():
+            have = out.problems.setdefault(problem, Problem())
+            have.note.comments = _joined(have.note.comments, known.note.comments)
+            have.solutions = have.solutions or list(known.solutions)
+            have.tuned = known.tuned | have.tuned
     elif source.kdb is not None:
         of = "".join(f" for {arch}" for arch in source.archs)
         out.origins.add(f"rows of a kernel database{of} by kdbtool {__version__}")
     for trace in source.traces:
         for asked in trace.problems:
             if is_problem(asked.key):
-                out.problems.setdefault(asked.key, Note())
+                out.problems.setdefault(asked.key, Problem())
         joins = out.join is not None and out.join.add(trace)
         if trace.lookups or joins:
             out.facts.append(trace.facts)

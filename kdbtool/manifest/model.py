@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kdbtool.miopen.finddb import FindSolution
 from kdbtool.miopen.keys import collapse, find_repeat, source_of, split_arch
 
 BUILD = "build"
@@ -44,6 +45,29 @@ class Note:
     comments: Comments = ()
 
 
+Solution = FindSolution  # one entry of a find-db, as texts
+
+
+@dataclass
+class Problem:
+    """A convolution problem, and what the tuning databases say of it, where that was asked for.
+
+    `solutions` in the order of the find-db's line. `tuned`: perf-db values by solver, as texts.
+    """
+
+    note: Note = field(default_factory=Note)
+    solutions: list[Solution] = field(default_factory=list)
+    tuned: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, order=True)
+class Asker:
+    """Who asked for a key: a solver, for a problem (its key in MIOpen's find-db spelling)."""
+
+    solver: str
+    problem: str
+
+
 @dataclass(frozen=True)
 class Variant:
     """Keys that one compilation serves: equal but for how often the data type list is repeated."""
@@ -58,7 +82,12 @@ class Variant:
 
 @dataclass
 class Manifest:
-    """Header fields and entries. `miopen` is a ROCm release (6.4.3), None where it is unknown."""
+    """Header fields and entries. `miopen` is a ROCm release (6.4.3), None where it is unknown.
+
+    `find_db`: sha256 of the find-db that it was harvested from. `profile`: what else decides which keys
+    MIOpen asks for, by name: the compute units (`cu` or, of one of several archs, `cu.gfx1030`), and the
+    environment that was set (`MIOPEN_DEBUG_...`).
+    """
 
     miopen: str | None = None
     sources: str | None = None  # sha256 of the whole source set
@@ -66,7 +95,10 @@ class Manifest:
     keys: dict[Key, Note] = field(default_factory=dict)
     hashes: dict[str, Hashes] = field(default_factory=dict)  # by source name
     blocks: dict[tuple[str, bytes], Note] = field(default_factory=dict)  # by (state, kernel name)
-    problems: dict[str, Note] = field(default_factory=dict)
+    problems: dict[str, Problem] = field(default_factory=dict)  # by key, in the find-db's spelling
+    asked_by: dict[Key, set[Asker]] = field(default_factory=dict)  # written where it is not empty
+    find_db: str | None = None
+    profile: dict[str, str] = field(default_factory=dict)
     comments: Comments = ()  # of the header
     trailing: Comments = ()  # after the last entry
     path: str = ""

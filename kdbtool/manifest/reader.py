@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kdbtool.errors import KdbtoolError, printable
-from kdbtool.manifest.model import ASKED_UNBUILT, BUILD, Comments, Hashes, Key, Manifest, Note
+from kdbtool.manifest.model import ASKED_UNBUILT, BUILD, Comments, Hashes, Key, Manifest, Note, Problem
 from kdbtool.manifest.quote import QUOTED, unquote
 from kdbtool.miopen.keys import MCPU, SUFFIX, is_arch, is_source, source_of
 from kdbtool.miopen.problems import is_problem
@@ -157,8 +157,8 @@ class _Reader:
             if not is_problem(rest):
                 self._bad(f"not a problem key: {_short(rest)}", "see docs/manifest-format.md for the form")
             if rest in self.out.problems:
-                self._bad("duplicate problem", f"first on line {self.out.problems[rest].line}")
-            self.out.problems[rest] = Note(self.number, self._comments())
+                self._bad("duplicate problem", f"first on line {self.out.problems[rest].note.line}")
+            self.out.problems[rest] = Problem(Note(self.number, self._comments()))
         elif word in _BLOCK_WORDS:
             self._bad(f"field {word} outside a block", "it is indented by two spaces below a kernel line")
         else:

@@ -44,7 +44,7 @@ def write_manifest(manifest: Manifest) -> bytes:
     if manifest.problems:
         out.append("")
         for problem in sorted(manifest.problems):
-            out += manifest.problems[problem].comments
+            out += manifest.problems[problem].note.comments
             out.append(f"problem {problem}")
     out += manifest.trailing
     return ("\n".join(out) + "\n").encode("utf-8")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kdbtool.errors import KdbtoolError
 from kdbtool.manifest import ASKED_UNBUILT, BUILD, Hashes, Key, Manifest, parse_manifest, write_manifest
-from kdbtool.manifest.model import Note
+from kdbtool.manifest.model import Note, Problem
 from kdbtool.manifest.quote import quote, unquote
 from kdbtool.manifest.reader import read_manifest
 from kdbtool.miopen.keys import collapse, find_repeat
@@ -180,7 +180,7 @@ def test_states_and_hashes_come_back() -> None:
     manifest.hashes = {"a.cpp": Hashes(H, H)}
     manifest.sources = H
     manifest.origins = {'a "quoted" ü one'}
-    manifest.problems = {"64-56-56-1x1-128-56-56-32-0x0-1x1-1x1-0-NCHW-FP32-F": Note()}
+    manifest.problems = {"64-56-56-1x1-128-56-56-32-0x0-1x1-1x1-0-NCHW-FP32-F": Problem()}
     back = parse_manifest(write_manifest(manifest), "m")
     assert (back.hashes, back.sources, back.origins) == (manifest.hashes, H, manifest.origins)
     assert list(back.problems) == list(manifest.problems)
