@@ -18,7 +18,7 @@ from support.small_library import library
 
 from kdbtool.kdb.identify import identify
 from kdbtool.kdb.reader import KdbReader
-from kdbtool.manifest.model import Key, Manifest, Note
+from kdbtool.manifest.model import Key, Manifest, Note, Problem
 from kdbtool.manifest.writer import write_manifest
 from kdbtool.shim._trace import lib
 
@@ -112,7 +112,7 @@ def test_manifests(real_keys: list[tuple[bytes, bytes]], tmp_path: Path) -> None
     manifest = Manifest(miopen="6.4.3", sources="0" * 64, origins={"a trace"})
     manifest.keys = {Key(name, args, "gfx1030"): Note() for name, args in real_keys}
     manifest.keys[Key(b"odd \xff\x00 name", b"'x'\ny", "", "asked-unbuilt")] = Note()
-    manifest.problems = {"64-56-56-1x1-128-56-56-32-0x0-1x1-1x1-0-NCHW-FP32-F": Note()}
+    manifest.problems = {"64-56-56-1x1-128-56-56-32-0x0-1x1-1x1-0-NCHW-FP32-F": Problem()}
     tally = run("manifest", [write_manifest(manifest)], tmp_path)
     assert tally.refused > 500
 
