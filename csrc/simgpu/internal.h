@@ -133,19 +133,23 @@ struct sim_global {
     size_t size;
     void *device;
 };
+struct sim_any_kernel; /* of a stand-in, see elf.c */
 struct sim_module {
     char *strings;
     struct sim_kernel *kernels; /* sorted by name */
     struct sim_global *globals;
     size_t kernel_count, global_count;
-    uint64_t size;   /* bytes of the object's extent */
-    char target[64]; /* as in the bundle or from e_flags, for the log */
-    const char *why; /* static text, set with an error */
+    bool any;                     /* a stand-in: it has every kernel that it is asked for */
+    struct sim_any_kernel *asked; /* those, newest first; under the lock */
+    uint64_t size;                /* bytes of the object's extent */
+    char target[64];              /* as in the bundle or from e_flags, for the log */
+    const char *why;              /* static text, set with an error */
 };
 /* Read the object for this device out of an ELF file or an offload bundle; a hipError. */
 int sim_module_read(const struct sim_bytes *bytes, struct sim_module *module);
 void sim_module_clear(struct sim_module *module);
-struct sim_kernel *sim_module_kernel(const struct sim_module *module, const char *name);
+/* Takes the lock for a stand-in. NULL: there is none of that name. */
+struct sim_kernel *sim_module_kernel(struct sim_module *module, const char *name);
 
 /* ---- launch.c */
 /* Time of a kernel on the simulated device in ns: see docs/simulated-gpu.md. */
