@@ -22,7 +22,7 @@ def wanted_archs(values: Iterable[str] | None) -> set[str] | None:
         if value == "all":
             return None
         if value == "native":
-            out |= _native()
+            out |= {device.partition(":")[0] for device in _native()}
         elif is_arch(arch) and (not colon or _CU.fullmatch(cu)):
             out.add(arch)
         else:
@@ -36,10 +36,22 @@ def wanted_archs(values: Iterable[str] | None) -> set[str] | None:
     return out
 
 
+def one_target(values: list[str] | None) -> targets.Target:
+    """The one device that `--arch` names, for a command that works for one; else KdbtoolError."""
+    if values == ["native"]:
+        values = sorted(_native())
+    if not values or len(values) != 1 or values[0] == "all":
+        why = f"--arch names {', '.join(values)[:80]}" if values else None
+        hint = "name one with --arch A[:CU], e.g. --arch gfx1030:36"
+        raise KdbtoolError("one device is wanted", why=why, hint=hint)
+    return targets.split_target(values[0])
+
+
 def _native() -> set[str]:
+    """The devices present, as `gfx1030:36`."""
     hint = "name the architecture instead, such as --arch gfx1030"
     try:
-        found = {arch for name in _devices() if is_arch(arch := name.partition(":")[0])}
+        found = {f"{arch}:{cu}" for name, cu in _devices() if is_arch(arch := name.partition(":")[0])}
     except ModuleNotFoundError:
         why, hint = "hip-python is not installed", f"pip install 'kdbtool[gpu]', or {hint}"
     except Exception as error:  # hip-python opens the runtime at the first call, and fails in its own ways
@@ -51,8 +63,8 @@ def _native() -> set[str]:
     raise KdbtoolError("cannot ask for the devices present", where="--arch native", why=why, hint=hint)
 
 
-def _devices() -> list[str]:
-    """gcnArchName of every device (`gfx90a:sramecc+:xnack-`); whatever hip-python raises."""
+def _devices() -> list[tuple[str, int]]:
+    """gcnArchName (`gfx90a:sramecc+:xnack-`) and units of every device; whatever hip-python raises."""
     from hip import hip
 
     status, count = hip.hipGetDeviceCount()
@@ -61,5 +73,6 @@ def _devices() -> list[str]:
         properties = hip.hipDeviceProp_t()
         (status,) = hip.hipGetDeviceProperties(properties, device)
         if int(status) == 0:
-            names.append(bytes(properties.gcnArchName).partition(b"\0")[0].decode("ascii", "replace"))
+            name = bytes(properties.gcnArchName).partition(b"\0")[0].decode("ascii", "replace")
+            names.append((name, int(properties.multiProcessorCount)))
     return names

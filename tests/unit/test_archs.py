@@ -59,7 +59,7 @@ def test_no_hip_python_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_hip_python_raises_is_one_line(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """It opens the runtime at the first call, outside any import."""
 
-    def devices() -> list[str]:
+    def devices() -> list[tuple[str, int]]:
         raise error
 
     monkeypatch.setattr("kdbtool.cli.archs._devices", devices)
