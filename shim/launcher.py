@@ -105,8 +105,9 @@ class Workspace:
     a name that no run removes.
     """
 
-    def __init__(self, *, keep: bool = False) -> None:
-        parent = _parent()
+    def __init__(self, *, keep: bool = False, base: Path | None = None) -> None:
+        """`base`: another folder than $TMPDIR to be made in."""
+        parent = _parent(base or Path(tempfile.gettempdir()))
         _sweep(parent)
         if keep:
             self.path = Path(tempfile.mkdtemp(prefix="kept-", dir=parent))
@@ -117,9 +118,7 @@ class Workspace:
 
     def private(self) -> Path:
         """The folders of `recorded_environment(private=...)`, made."""
-        for place in _PRIVATE.values():
-            (self.path / place).mkdir(parents=True, exist_ok=True)
-        return self.path
+        return make_private(self.path)
 
     def reachable(self, folder: Path) -> Path:
         """`folder`, by a link where its own path cannot stand in LD_PRELOAD."""
@@ -144,9 +143,21 @@ class Workspace:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _parent() -> Path:
-    """This user's folder under $TMPDIR, which nobody else may have laid there."""
-    parent = Path(tempfile.gettempdir()) / f"kdbtool-{os.getuid()}"
+def make_private(folder: Path) -> Path:
+    """`folder`, with the folders that `recorded_environment(private=folder)` names made in it."""
+    for place in _PRIVATE.values():
+        (folder / place).mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def user_databases(private: Path) -> Path:
+    """Where a run with these private folders has its user perf-db and find-db."""
+    return private / _PRIVATE["MIOPEN_USER_DB_PATH"]
+
+
+def _parent(base: Path) -> Path:
+    """This user's folder in `base`, which nobody else may have laid there."""
+    parent = base / f"kdbtool-{os.getuid()}"
     parent.mkdir(mode=0o700, exist_ok=True)
     state = parent.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o022:

@@ -22,8 +22,8 @@ from kdbtool.shim.trace_events import Events
 from kdbtool.shim.trace_file import Reader
 from kdbtool.shim.trace_model import Facts, Launch, Launches, Lookup, Module, Problem, Trace
 
-__all__ = ["Facts", "Launch", "Launches", "Lookup", "Module", "Problem", "Section", "Trace", "each_trace",
-           "find_traces", "read_facts", "read_trace", "read_traces", "sections"]  # fmt: skip
+__all__ = ["Facts", "Launch", "Launches", "Lookup", "Module", "Problem", "Section", "Trace", "each_key",
+           "each_trace", "find_traces", "read_facts", "read_trace", "read_traces", "sections"]  # fmt: skip
 
 SUFFIX = ".kdbtrace"
 _ALIGN, _HEADER = int(lib.KDBT_BLOCK_ALIGN), ffi.sizeof("struct kdbt_header")
@@ -91,6 +91,18 @@ def read_facts(section: Section) -> Facts:
     reader = Reader(section.path, section.data)
     reader.read()
     return Assembler(reader).facts_alone()
+
+
+def each_key(path: str | os.PathLike[str]) -> tuple[Facts, list[tuple[bytes, bytes]]]:
+    """Whose trace it is, and the key of every statement of a look-up, all threads by time.
+
+    A key is one object however often it was asked for. Nothing else of the trace is read: a harvest makes
+    many. KdbtoolError without a valid header.
+    """
+    reader = Reader(Path(path), next(sections(path)).data)
+    reader.read()
+    made = Assembler(reader)
+    return made.facts_alone(), made.statement_keys()
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:

@@ -108,14 +108,30 @@ class Assembler:
                 name, value = (part.decode("utf-8", "surrogateescape") for part in pair)
                 self.facts.setdefault(name, value)
 
-    def dictionaries(self) -> None:
-        texts = (lib.KDBT_DATABASE, lib.KDBT_API, lib.KDBT_PROBLEM_KEY, lib.KDBT_DETAIL, lib.KDBT_RANGE_NAME)
-        for r in self.all(*texts):
-            self.texts[r.id] = self.text(r)
+    def statement_keys(self) -> list[tuple[bytes, bytes]]:
+        """The keys that statements name, by time; a key that is lost is counted and left out."""
+        self._read_keys()
+        found = []
+        for r in self.all(lib.KDBT_STATEMENT):
+            key = self.keys.get(self.reader.view("statement", r.at).key)
+            if key is None:
+                self.unresolved += 1
+            else:
+                found.append((r.ticks, key))
+        found.sort(key=lambda pair: pair[0])
+        return [key for _, key in found]
+
+    def _read_keys(self) -> None:
         same: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}
         for r in self.all(lib.KDBT_KEY):
             if pair := self.pair(r):
                 self.keys[r.id] = same.setdefault(pair, pair)
+
+    def dictionaries(self) -> None:
+        texts = (lib.KDBT_DATABASE, lib.KDBT_API, lib.KDBT_PROBLEM_KEY, lib.KDBT_DETAIL, lib.KDBT_RANGE_NAME)
+        for r in self.all(*texts):
+            self.texts[r.id] = self.text(r)
+        self._read_keys()
         self._read_facts()
         for r in self.all(lib.KDBT_MODULE):
             m = self.reader.view("module", r.at)
