@@ -25,6 +25,7 @@ FIXED = [
     # gcc 12 links crtfastmath.o even into a shared object: the host's floats would lose their denormals
     *("-fno-fast-math", "-fno-unsafe-math-optimizations"),
 ]
+PIE = "-pie"
 LINK = ["-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack"]
 HIP_MAJORS = (6,)
 
@@ -45,6 +46,9 @@ class build_shared(build_ext):
         sources = [*sorted(Path("csrc/recorder").glob("*.c")), Path("csrc/selection.c")]
         self.shared(lib / "libkdbshim.so", sources, options)
         self.shared(lib / "libkdbaudit.so", sorted(Path("csrc/audit").glob("*.c")), [])
+        # For `kdbtool harvest` alone: what answers look-ups, and the program that makes MIOpen ask.
+        self.shared(lib / "harvest" / "libkdbanswer.so", [Path("csrc/harvest/answer.c")], ["-ldl"])
+        self.shared(lib / "harvest" / "kdbharvest", [Path("csrc/harvest/driver.c")], ["-ldl"], program=True)
         for major in HIP_MAJORS:
             self.simgpu(major, lib / "simgpu" / str(major), temp / f"simgpu{major}")
 
@@ -75,8 +79,8 @@ class build_shared(build_ext):
             ["-Wl,--no-as-needed", str(folder / soname), "-Wl,-soname,libamdhip64.so", "-Wl,-rpath,$ORIGIN"],
         )
 
-    def shared(self, target, sources, extra):
-        """Compile and link one shared object with $CC."""
+    def shared(self, target, sources, extra, *, program=False):
+        """Compile and link one shared object, or a program, with $CC."""
         target.parent.mkdir(parents=True, exist_ok=True)
         command = [
             *shlex.split(os.environ.get("CC", "gcc")),
@@ -85,7 +89,7 @@ class build_shared(build_ext):
             *flags("CPPFLAGS"),
             *flags("CFLAGS"),
             *flags("LDFLAGS"),
-            *FIXED,
+            *([PIE if flag == "-shared" else flag for flag in FIXED] if program else FIXED),
             "-Icsrc",
             *map(str, sources),
             "-o",
@@ -98,7 +102,7 @@ class build_shared(build_ext):
 
     def get_outputs(self):
         lib = self.package_dir() / "lib"
-        return [*super().get_outputs(), *(str(p) for p in lib.rglob("*.so*"))]
+        return [*super().get_outputs(), *(str(p) for p in lib.rglob("*") if p.is_file())]
 
 
 setup(

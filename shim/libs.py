@@ -1,4 +1,4 @@
-"""Where the built C parts are: the recorder, its audit library and the simulated device."""
+"""Where the built C parts are: the recorder, its audit library, the simulated device, the harvest's parts."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ def recorder() -> Path:
 def audit() -> Path:
     """The library for LD_AUDIT, of use beside the recorder alone; KdbtoolError when it is not built."""
     return _built(lib_dir() / "libkdbaudit.so", "the audit library")
+
+
+def answers(*, within: Path | None = None) -> Path:
+    """The library that answers a harvest's look-ups, of use behind the recorder alone; KdbtoolError when it
+    is not built. `within`: what `lib_dir` is by another name."""
+    return _built((within or lib_dir()) / "harvest" / "libkdbanswer.so", "the harvest's library")
+
+
+def harvest_driver(*, within: Path | None = None) -> Path:
+    """The program that walks problems through libMIOpen; KdbtoolError when it is not built."""
+    return _built((within or lib_dir()) / "harvest" / "kdbharvest", "the harvest's driver")
 
 
 def simgpu_dir(major: int = 6, *, within: Path | None = None) -> Path:

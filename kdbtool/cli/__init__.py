@@ -23,6 +23,7 @@ from kdbtool.errors import EXIT_USAGE, KdbtoolError, from_oserror, printable
 # The road first, then what stands beside it. `--help` shows them in this order.
 COMMANDS = (
     "record",
+    "harvest",
     "manifest",
     "rebuild",
     "verify",

@@ -65,6 +65,22 @@ def inspect(path: Path) -> Installed:
     return Installed(build, sources, tuple(facts))
 
 
+def user_database_suffix(path: Path) -> str:
+    """The part of a user find-db's name that says which MIOpen it is for (`HIP.3_4_0_`); KdbtoolError where
+    the library at `path` does not tell."""
+    with Library(path) as library:
+        found = _texts(library, _USER_SUFFIX)
+    if len(found) != 1:
+        raise KdbtoolError("the name of its user databases cannot be told", where=path)
+    return found[0]
+
+
+def reads_text_perf_db(path: Path) -> bool:
+    """Whether the library at `path` reads perf-dbs as text, not as SQLite."""
+    with Library(path) as library:
+        return bool(_texts(library, _TEXT_PERF_DB))
+
+
 def _identity(library: Library, build: MiopenBuild, hip: str | None) -> Iterator[Fact]:
     yield Fact("version", build.version, _TEXT)
     if build.distributor:

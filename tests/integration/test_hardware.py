@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kdbtool.manifest import read_manifest
 from kdbtool.root import locate_miopen
 from kdbtool.shim.trace import find_traces, read_trace
 
@@ -70,3 +71,22 @@ def test_rebuilt_kdb_gives_the_same_numbers(driver: str, kdbtool: Callable, tmp_
     assert "FAILED" not in done.out
     traces = [read_trace(path) for path in find_traces([tmp_path / "warm"])]
     assert not [trace for trace in traces if trace.facts.role == "compiler"]
+
+
+def test_a_harvest_has_every_key_that_a_real_device_asks_for(
+    driver: str, kdbtool: Callable, tmp_path: Path
+) -> None:
+    empty = {
+        "HOME": str(tmp_path),
+        "MIOPEN_CUSTOM_CACHE_DIR": str(tmp_path / "cache"),
+        "MIOPEN_FIND_MODE": "1",
+    }
+    traces = tmp_path / "traces"
+    done = kdbtool("record", "--root", "none", "-o", traces, "--", driver, *CONV, "-V", "0", env=empty)
+    assert done.code == 0, done.err
+    asked = {(k.name, k.args) for path in find_traces([traces]) for k in read_trace(path).lookups}
+    manifest = tmp_path / "m.kdbmanifest"
+    options = ("--root", "none", "--arch", "native", "--problems", traces, "--full-find")
+    done = kdbtool("harvest", *options, "-o", manifest)
+    assert done.code == 0, done.err
+    assert asked <= {(key.name, key.args) for key in read_manifest(manifest).keys}
