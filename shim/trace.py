@@ -23,7 +23,8 @@ from kdbtool.shim.trace_file import Reader
 from kdbtool.shim.trace_model import Facts, Launch, Launches, Lookup, Module, Problem, Trace
 
 __all__ = ["Facts", "Launch", "Launches", "Lookup", "Module", "Problem", "Section", "Trace", "each_key",
-           "each_trace", "find_traces", "read_facts", "read_trace", "read_traces", "sections"]  # fmt: skip
+           "each_trace", "find_traces", "problem_keys", "read_facts", "read_trace", "read_traces",
+           "sections"]  # fmt: skip
 
 SUFFIX = ".kdbtrace"
 _ALIGN, _HEADER = int(lib.KDBT_BLOCK_ALIGN), ffi.sizeof("struct kdbt_header")
@@ -103,6 +104,17 @@ def each_key(path: str | os.PathLike[str]) -> tuple[Facts, list[tuple[bytes, byt
     reader.read()
     made = Assembler(reader)
     return made.facts_alone(), made.statement_keys()
+
+
+def problem_keys(path: str | os.PathLike[str]) -> tuple[Facts, frozenset[str]]:
+    """Whose trace it is, and the keys of its convolution problems; of a merged file the first's.
+
+    Nothing else of the trace is read. KdbtoolError without a valid header.
+    """
+    reader = Reader(Path(path), next(sections(path)).data)
+    reader.read()
+    made = Assembler(reader)
+    return made.facts_alone(), made.problem_keys()
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:

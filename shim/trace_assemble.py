@@ -121,6 +121,10 @@ class Assembler:
         found.sort(key=lambda pair: pair[0])
         return [key for _, key in found]
 
+    def problem_keys(self) -> frozenset[str]:
+        """The keys of all problems in the dictionary."""
+        return frozenset(self.text(r) for r in self.all(lib.KDBT_PROBLEM_KEY))
+
     def _read_keys(self) -> None:
         same: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}
         for r in self.all(lib.KDBT_KEY):

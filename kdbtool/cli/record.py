@@ -11,6 +11,9 @@ Where the program runs: --root DIR or $KDBTOOL_ROOT, if given, is entered. Else,
 a machine without libMIOpen, the default root. --root none: never. Inside a root the current folder,
 the home folder, /tmp and DIR are visible at the same paths, and PATH is the root's own.
 
+Without --simulate, the rows of the user's find-db and perf-db that belong to the recorded problems are copied
+beside the traces at the end (docs/find-and-perf-db.md).
+
 --kernel, --every, --first, --iterations, --device, --rank and --region keep a part; what they leave out is
 counted in the traces. With --signal USR2, `kill -USR2 PID` of this command or of a recorded process pauses
 and goes on. --max-size bounds each process: at the limit recording stops, or goes on in a new part while
@@ -107,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
         if made and not any(folder.iterdir()):
             folder.rmdir()
     made_now = sorted(set(folder.glob("*.kdbtrace")) - before) if folder.is_dir() else []
+    if target is None:
+        _copy_tuned(made_now, env, root, told=args.verbose > 0)
     told = not args.quiet and (args.verbose > 0 or sys.stderr.isatty())
     account = _Account()
     if told or selection or limit:
@@ -185,6 +190,28 @@ def _record(
     if sampler.problem:
         print(f"kdbtool record: {printable(sampler.problem)}", file=sys.stderr)
     return code
+
+
+def _copy_tuned(traces: list[Path], env: dict[str, str], root: Root | None, *, told: bool) -> None:
+    """What MIOpen tuned for the user goes beside the traces; a run never fails of it."""
+
+    def here(path: str) -> Path | None:
+        shared = [*filter(None, [home()]), Path.cwd(), Path("/tmp")]
+        if root is None or any(Path(path).is_relative_to(folder) for folder in shared):
+            return Path(path)
+        return root.path / path.lstrip("/")
+
+    for trace in traces:
+        try:
+            from kdbtool import tuned
+
+            line: object = tuned.copy_beside(trace, env, here)
+        except KdbtoolError as error:
+            line = f"nothing tuned is copied: {error.line()}"
+        except (ImportError, MemoryError, OSError) as error:  # a library path may name another SQLite
+            line = f"nothing tuned is copied: {error}"
+        if told and line is not None:
+            print(f"kdbtool record: {printable(line)}", file=sys.stderr)
 
 
 def _not_started(program: str, root: Root | None, error: OSError) -> KdbtoolError:

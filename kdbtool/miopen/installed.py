@@ -75,6 +75,14 @@ def user_database_suffix(path: Path) -> str:
     return found[0]
 
 
+def user_database_folder(path: Path) -> str | None:
+    """The folder of user find-dbs and perf-dbs in the words of the library at `path` (`~/.config/miopen/`),
+    None where it does not tell."""
+    with Library(path) as library:
+        found = _user_folders(library)
+    return found[0] if len(found) == 1 else None
+
+
 def reads_text_perf_db(path: Path) -> bool:
     """Whether the library at `path` reads perf-dbs as text, not as SQLite."""
     with Library(path) as library:
@@ -125,11 +133,9 @@ def _places(library: Library, path: Path) -> Iterator[Fact]:
         yield Fact("system databases in", str(folder), how)
     else:
         yield Fact("system databases in", None, "no such text in the library")
-    homes = _texts(library, _HOME)
-    users = [home for home in homes if "config" in home] or [h for h in homes if "cache" not in h]
-    caches = [home for home in homes if "cache" in home]
+    caches = [home for home in _texts(library, _HOME) if "cache" in home]
     suffixes = _texts(library, _USER_SUFFIX)
-    yield _one("user databases in", users, f"{_TEXT}; MIOPEN_USER_DB_PATH overrides")
+    yield _one("user databases in", _user_folders(library), f"{_TEXT}; MIOPEN_USER_DB_PATH overrides")
     yield _one("user database suffix", suffixes, _TEXT)
     tweak = _tweak(suffixes)
     if len(caches) == 1 and tweak is not None:
@@ -137,6 +143,11 @@ def _places(library: Library, path: Path) -> Iterator[Fact]:
         yield Fact("kernel cache in", f"{caches[0].rstrip('/')}/{tweak}", how)
     else:
         yield _one("kernel cache in", [], "")
+
+
+def _user_folders(library: Library) -> list[str]:
+    homes = _texts(library, _HOME)
+    return [home for home in homes if "config" in home] or [h for h in homes if "cache" not in h]
 
 
 def _tweak(suffixes: list[str]) -> str | None:

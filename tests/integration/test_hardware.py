@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kdbtool import tuned
 from kdbtool.manifest import read_manifest
+from kdbtool.miopen import finddb, perfdb
 from kdbtool.root import locate_miopen
 from kdbtool.shim.trace import find_traces, read_trace
 
@@ -90,3 +92,18 @@ def test_a_harvest_has_every_key_that_a_real_device_asks_for(
     done = kdbtool("harvest", *options, "-o", manifest)
     assert done.code == 0, done.err
     assert asked <= {(key.name, key.args) for key in read_manifest(manifest).keys}
+
+
+def test_what_a_real_device_tuned_lies_beside_the_trace(
+    driver: str, kdbtool: Callable, tmp_path: Path
+) -> None:
+    env = {"MIOPEN_USER_DB_PATH": str(tmp_path / "user"), "MIOPEN_FIND_ENFORCE": "search"}
+    command = ("record", "-v", "-o", tmp_path / "traces", "--root", "none", "--", driver, *CONV, "-V", "0")
+    done = kdbtool(*command, env=env)
+    assert done.code == 0 and "copied beside the trace" in done.err
+    host = next(path for path in find_traces([tmp_path / "traces"]) if read_trace(path).problems)
+    asked = {problem.key for problem in read_trace(host).problems}
+    copied = tuned.beside(host)
+    assert copied.find_db is not None and copied.perf_db is not None
+    assert {record.key for record in finddb.read(copied.find_db)} <= asked
+    assert list(perfdb.read(copied.perf_db))
