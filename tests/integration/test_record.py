@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -228,7 +229,7 @@ def test_simulated_run_leaves_the_users_files_and_the_mounts_as_they_are(
     assert "conv" in out
     assert digest(*watched) == before
     assert Path("/proc/mounts").read_text() == mounts
-    assert not list(Path(launcher._parent()).glob(f"run-*-{os.getpid()}-*"))
+    assert not list(Path(launcher._parent(Path(tempfile.gettempdir()))).glob(f"run-*-{os.getpid()}-*"))
     found = [read_trace(p) for p in find_traces([traces])]
     hosts = [t for t in found if t.facts.role == "host"]
     assert len(hosts) == 1 and hosts[0].facts.simulated
