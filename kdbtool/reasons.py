@@ -24,7 +24,14 @@ class Reason(enum.Enum):
     TWIN = ("twin", "once repaired, the row is the same as another one")
     # Dropped on request.
     ASM = ("asm", "an assembly kernel, dropped on request")
-    FILTER = ("filter", "not selected by --arch or --kernel")
+    ASM_GENERATED = ("asm-generated", "an assembly kernel that AMD's generator wrote, dropped on request")
+    ASM_DISASSEMBLED = ("asm-disassembled", "assembly whose true source is not public, dropped on request")
+    ASM_HANDWRITTEN = ("asm-handwritten", "an assembly kernel written by hand, dropped on request")
+    SOURCE_DROPPED = ("source-dropped", "its kernel source matches --drop-source")
+    FILTER = ("filter", "not selected by --arch, --kernel or --language")
+    UNUSED = ("unused", "no trace of --used-by looked it up or loaded its object")
+    NOT_TOP = ("not-top", "not among the most used kernels of --top")
+    OVER_SIZE = ("over-size", "the kernel database would be larger than --max-size, and others are used more")
     # Never built.
     ASKED_UNBUILT = ("asked-unbuilt", "MIOpen asked, had no source, and went on without the kernel")
     # Skipped or failed by rebuild.

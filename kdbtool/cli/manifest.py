@@ -17,16 +17,27 @@ import sys
 from pathlib import Path
 
 from kdbtool.cli import options
+from kdbtool.cli.account import as_json, as_text
 from kdbtool.cli.archs import wanted_archs
-from kdbtool.errors import EXIT_DONE, KdbtoolError, printable
+from kdbtool.errors import EXIT_DONE, KdbtoolError, counted
 from kdbtool.files import check_output, write_bytes
+from kdbtool.inputs import each_input
 from kdbtool.manifest.choose import Choice, Report, choose
+from kdbtool.manifest.choose_cost import (
+    Cost,
+    asked_loss,
+    assembly_loss,
+    cost_of,
+    known_solutions,
+    read_solutions,
+)
+from kdbtool.manifest.choose_usage import Kernel, Usage
 from kdbtool.manifest.collect import Collected, collect, merged_comments, merged_hashes
 from kdbtool.manifest.model import Manifest
 from kdbtool.manifest.target import build_for, hashes_of
 from kdbtool.manifest.writer import write_manifest
+from kdbtool.miopen.solvers import solver_set
 from kdbtool.miopen.sources import SourceSet, from_directory, from_library
-from kdbtool.miopen.versions import MiopenBuild
 from kdbtool.reasons import Reason
 
 HELP = "write kernel keys as sorted text: from traces, logs, kernel databases, manifests"
@@ -38,13 +49,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "inputs", nargs="+", type=Path, metavar="INPUT", help="trace, folder, log, kdb, or manifest"
     )
     options.output(parser, "write the manifest to this file (default: standard output)")
-    parser.add_argument(
-        "--drop",
-        action="append",
-        choices=("dead", "asm"),
-        default=[],
-        help="dead: rows that this MIOpen can never ask for; asm: assembly kernels (repeatable)",
-    )
     parser.add_argument(
         "--repair", action="store_true", help="keep rows that only .o or -mcpu makes dead, with the right key"
     )
@@ -66,8 +70,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     )
     options.miopen(parser)
     parser.add_argument("--sources", type=Path, metavar="DIR", help="take the hashes from the sources in DIR")
-    options.arch(parser)
-    options.kernel(parser)
+    options.choosing(parser)
     parser.add_argument("--problems", action="store_true", help="add the recorded convolution problems")
     options.json_output(parser)
     options.force(parser)
@@ -79,25 +82,40 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         check_output(args.output, force=args.force)
     archs = wanted_archs(args.arch)
-    collected = collect(args.inputs, args.from_kdb)
+    if args.top_by and args.top is None and args.max_size is None:
+        raise KdbtoolError("--top-by alone", why="it says what --top and --max-size rank by")
+    usage = Usage()
+    collected = collect(args.inputs, args.from_kdb, usage if _chooses(args) else None)
     build = build_for(args.miopen, collected)
-    if "dead" in args.drop and build is None:
+    if options.DEAD in args.drop and build is None:
         raise KdbtoolError(
             "--drop dead needs a MIOpen to judge against",
             why="the input does not say which one it is for",
             hint="add --miopen VERSION|PATH",
         )
+    order = args.top_by or options.TOP_BY[0]
+    if args.top is not None:
+        _need_order(usage, order)
     choice = Choice(
         build,
-        "dead" in args.drop,
-        "asm" in args.drop,
+        options.DEAD in args.drop,
+        options.ASM in args.drop,
         args.repair,
         archs,
         args.kernel,
         both_spellings=args.spellings == "both",
+        drop_classes=frozenset(args.drop) - {options.DEAD, options.ASM},
+        drop_sources=args.drop_source,
+        keep_sources=args.keep_source,
+        languages=args.language,
+        used=_used(args.used_by, usage, collected.notes) if args.used_by else None,
+        top=args.top,
+        max_size=args.max_size,
+        order=order,
     )
     joined = collected.join
-    manifest, report, notes = _make(collected, choice, args.sources, asked=args.miopen is not None)
+    manifest, report, notes = _make(collected, choice, args.sources, usage, asked=args.miopen is not None)
+    cost = _cost(collected, choice, report, manifest, usage, args.find_db, notes)
     if args.problems:
         manifest.problems = collected.problems
     elif any(m.problems for m in collected.manifests):
@@ -109,19 +127,80 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     if args.json:
-        account = _as_json(report, manifest, build, notes)
+        account = as_json(report, manifest, build, notes, cost)
         print(json.dumps(account | ({"join": joined.as_json()} if joined else {}), indent=2))
     elif not args.quiet:
         if joined and args.verbose:
             notes += joined.listed()
-        print(_as_text(report, manifest, build, notes, verbose=args.verbose > 0), file=sys.stderr, end="")
+        text = as_text(report, manifest, build, notes, cost, verbose=args.verbose > 0)
+        print(text, file=sys.stderr, end="")
     return EXIT_DONE
 
 
+def _chooses(args: argparse.Namespace) -> bool:
+    """Whether anything may go, so that its cost, or its rank, is asked for."""
+    names = ("arch", "kernel", "language", "drop", "drop_source", "used_by", "top", "max_size")
+    return any(getattr(args, name) for name in names)
+
+
+def _need_order(usage: Usage, order: str) -> None:
+    """KdbtoolError where the traces rank nothing."""
+    if order == options.TOP_BY[0] and not any(use.launches for use in usage.kernels.values()):
+        what, seen = "launches", f"{usage.launches} launches"
+        why = f"{counted(usage.traces, 'trace')} with {seen}, none of a kernel whose key is known"
+    elif order != options.TOP_BY[0] and not usage.timed:
+        what, why = "the time of a compile", f"{counted(usage.traces, 'trace')}, none with a timed one"
+    else:
+        return
+    hint = "name a folder of traces among the inputs, compilers' traces included"
+    raise KdbtoolError(f"--top needs {what}", where="the input", why=why, hint=hint)
+
+
+def _used(paths: list[Path], known: Usage, notes: list[str]) -> set[Kernel]:
+    """The kernels that these traces used; objects without a look-up by what the input's databases say."""
+    usage = Usage()
+    usage.learn(known)
+    for path in paths:
+        for source in each_input(path):
+            if source.kdb is not None or source.manifest is not None:
+                why = f"it is a {source.kind.value}"
+                raise KdbtoolError("not a trace", where=path, why=why, hint="--used-by takes traces and logs")
+            usage.add_input(source)
+            notes += source.notes
+    usage.finish()
+    if not usage.used:
+        notes.append("the traces of --used-by used no kernel that is known")
+    return usage.used
+
+
+def _cost(
+    collected: Collected,
+    choice: Choice,
+    report: Report,
+    manifest: Manifest,
+    usage: Usage,
+    find_db: Path | None,
+    notes: list[str],
+) -> Cost:
+    cost = cost_of(report.gone, manifest.keys, usage)
+    solutions = read_solutions(find_db, notes) if find_db else {}
+    known, without = known_solutions(collected, solutions)
+    cost.asked = asked_loss(collected, solutions | known, report.gone, manifest.keys)
+    if known and (choice.drop_asm or choice.drop_classes):
+        has = None
+        try:
+            has = solver_set(choice.build) if choice.build else None
+        except KdbtoolError as error:  # a stripped library: the rest of the account is none the worse
+            notes.append(f"solvers are not compared with the MIOpen's own: {error.what}")
+        cost.assembly = assembly_loss(known, None if choice.drop_asm else choice.drop_classes, has)
+        cost.assembly.unknown = without
+    return cost
+
+
 def _make(
-    collected: Collected, choice: Choice, folder: Path | None, *, asked: bool
+    collected: Collected, choice: Choice, folder: Path | None, usage: Usage, *, asked: bool
 ) -> tuple[Manifest, Report, list[str]]:
-    keys, report = choose(collected, choice)
+    keys, report = choose(collected, choice, usage)
     notes = list(collected.notes)
     manifest = merged_comments(collected.manifests)
     manifest.keys = keys
@@ -152,61 +231,11 @@ def _make(
     report.doubled = sum(1 for variant in manifest.variants() if len(variant.spellings) > 1)
     if not report.distinct:
         notes.append("the input has no row, the manifest is empty")
+    elif not keys:
+        notes.append("nothing is left, the manifest is empty")
+    if report.counted[Reason.OVER_SIZE] and not any(use.launches or use.ns for use in usage.kernels.values()):
+        notes.append("no trace says what is used: --max-size dropped the last kernels in the order of keys")
+    for arch, one in report.estimates.items():
+        if choice.max_size is not None and one.after > choice.max_size:
+            notes.append(f"{arch or 'unknown arch'}: the rows of --keep-source alone are over --max-size")
     return manifest, report, notes
-
-
-def _as_json(
-    report: Report, manifest: Manifest, build: MiopenBuild | None, notes: list[str]
-) -> dict[str, object]:
-    def rows(counter: dict[Reason, int]) -> dict[str, int]:
-        return {reason.code: count for reason, count in sorted(counter.items(), key=lambda i: i[0].order)}
-
-    return {
-        "miopen": build.label if build else None,
-        "rows": report.read,
-        "distinct": report.distinct,
-        "kept": report.kept,
-        "added": report.added,
-        "unbuilt": report.unbuilt,
-        "dropped": report.dropped,
-        "doubled": report.doubled,
-        "repaired": {"rows": report.repaired.total(), "by_reason": rows(report.repaired)},
-        "reasons": {
-            reason.code: {
-                "counted": report.counted[reason],
-                "carried": report.carried[reason],
-                "text": reason.text,
-            }
-            for reason in sorted(report.carried, key=lambda r: r.order)
-        },
-        "problems": len(manifest.problems),
-        "archs": manifest.archs,
-        "notes": notes,
-    }
-
-
-def _as_text(
-    report: Report, manifest: Manifest, build: MiopenBuild | None, notes: list[str], *, verbose: bool
-) -> str:
-    lines = [printable(f"judged against: {build.label}") if build else "judged against: no MIOpen (unknown)"]
-    equal = report.read - report.distinct
-    lines.append(f"{report.read:>9} rows in" + (f", {equal} of them equal to another" if equal else ""))
-    for reason in sorted(report.carried, key=lambda r: r.order):
-        also = report.carried[reason] - report.counted[reason]
-        line = f"{report.counted[reason]:>9} out: {reason.code}"
-        if also:
-            line += f" (and {also} counted above)"
-        lines.append(line + (f": {reason.text}" if verbose else ""))
-    for reason in sorted(report.repaired, key=lambda r: r.order):
-        lines.append(f"{report.repaired[reason]:>9} repaired: {reason.code}")
-    lines.append(
-        f"{report.kept:>9} kept" + (f", {report.doubled} in both spellings" if report.doubled else "")
-    )
-    if report.added:
-        lines.append(f"{report.added:>9} added: the other spelling of a kept key")
-    if report.unbuilt:
-        lines.append(f"{report.unbuilt:>9} listed as unbuilt: asked for, but this MIOpen has no source")
-    if manifest.problems:
-        lines.append(f"{len(manifest.problems):>9} problems")
-    lines += [printable(f"note: {note}") for note in notes]
-    return "\n".join(lines) + "\n"

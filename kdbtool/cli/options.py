@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 from kdbtool.miopen.classes import CLASSES
 from kdbtool.miopen.keys import LANGUAGES
 
+DEAD, ASM = "dead", "asm"
+DROPPED = (DEAD, ASM, *(one for one in CLASSES if one.startswith("asm-")))
+TOP_BY = ("launches", "compile-seconds")
+
 if TYPE_CHECKING:
     from kdbtool.shim.selection import Selection
 
@@ -56,7 +60,7 @@ def force(parser: argparse.ArgumentParser) -> None:
 ARCH = "only this architecture (repeatable); native: the devices present; default: all in the input"
 
 
-def arch(parser: argparse.ArgumentParser, what: str = ARCH) -> None:
+def arch(parser: argparse._ActionsContainer, what: str = ARCH) -> None:
     """`--arch`, repeatable; absent means every arch in the input."""
     parser.add_argument(
         "--arch",
@@ -66,7 +70,7 @@ def arch(parser: argparse.ArgumentParser, what: str = ARCH) -> None:
     )
 
 
-def kernel(parser: argparse.ArgumentParser) -> None:
+def kernel(parser: argparse._ActionsContainer) -> None:
     """`--kernel`: rows whose kernel source name matches."""
     parser.add_argument(
         "--kernel", type=regex, metavar="REGEX", help="only kernels whose source name matches (search)"
@@ -84,7 +88,7 @@ def key_args(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def language(parser: argparse.ArgumentParser) -> None:
+def language(parser: argparse._ActionsContainer) -> None:
     """`--language`, repeatable: of the kernel source, by its extension."""
     parser.add_argument(
         "--language",
@@ -103,6 +107,33 @@ def kernel_class(parser: argparse.ArgumentParser) -> None:
         choices=CLASSES,
         help="only kernels of this class (repeatable); winograd cuts across the others",
     )
+
+
+def choosing(parser: argparse.ArgumentParser) -> None:
+    """Which rows of its input a manifest keeps (docs/choosing.md)."""
+    group = parser.add_argument_group("choosing", "which rows stay (docs/choosing.md)")
+    arch(group)
+    kernel(group)
+    language(group)
+    add = group.add_argument
+    add("--drop", action="append", choices=DROPPED, default=[], help="dead: rows that this MIOpen can "
+        "never ask for; asm, or one class of it: assembly kernels (repeatable)")  # fmt: skip
+    add("--drop-source", action="append", type=regex, default=[], metavar="REGEX", help="drop kernels whose "
+        "source name matches (search; repeatable); an option of its own, since --drop would take a misspelt "
+        "class for a pattern that matches nothing")  # fmt: skip
+    add("--keep-source", action="append", type=regex, default=[], metavar="REGEX", help="keep kernels whose "
+        "source name matches, whatever --drop asm, --drop-source, --used-by, --top and --max-size say "
+        "(search; repeatable)")  # fmt: skip
+    add("--used-by", action="append", type=Path, default=[], metavar="TRACE", help="only kernels that these "
+        "traces (a file or a folder; repeatable) looked up or loaded, in both spellings")  # fmt: skip
+    add("--top", action=Once, type=_positive, metavar="N", help="only the N kernels that the input's traces "
+        "launched most; a kernel is one compilation, in both spellings")  # fmt: skip
+    add("--top-by", choices=TOP_BY, help="what --top and --max-size rank by (default: launches); "
+        "compile-seconds: what compiling took in the traces")  # fmt: skip
+    add("--max-size", action=Once, type=byte_size, metavar="SIZE", help="drop the least used kernels until "
+        "each database to come is estimated to be no larger than this, such as 200M")  # fmt: skip
+    add("--find-db", type=Path, metavar="FILE", help="a find-db, text or .bz2: tells which problems lose "
+        "their best solver by what is dropped")  # fmt: skip
 
 
 def miopen(parser: argparse.ArgumentParser) -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from kdbtool import __version__
 from kdbtool.errors import KdbtoolError
-from kdbtool.inputs import HIT, STORED, Input, bare_arch, each_input
+from kdbtool.inputs import HIT, STORED, Input, bare_arch, each_input, open_input
 from kdbtool.manifest.join import Join
 from kdbtool.manifest.model import BUILD, Hashes, Key, Manifest, Note, Problem
 from kdbtool.miopen.problems import is_problem
 
 if TYPE_CHECKING:
+    from kdbtool.manifest.choose_usage import Usage
     from kdbtool.shim.trace import Facts
 
 
@@ -54,18 +55,26 @@ class Collected:
             row.note.comments = _joined(row.note.comments, note.comments)
 
 
-def collect(paths: Iterable[Path], from_kdbs: Iterable[Path] = ()) -> Collected:
+def collect(paths: Iterable[Path], from_kdbs: Iterable[Path] = (), usage: Usage | None = None) -> Collected:
     """Read every input; KdbtoolError, exit code 2, for one that is none of the kinds.
 
-    `from_kdbs`: databases that traces without a look-up are joined with (kdbtool.manifest.join).
+    `from_kdbs`: databases that traces without a look-up are joined with (kdbtool.manifest.join). `usage`,
+    where it is wanted, takes in what traces and databases know beside the keys, and is finished.
     """
     kdbs = list(from_kdbs)
     out = Collected(join=Join() if kdbs else None)
     for path in paths:
         for source in each_input(path):
             add_input(source, out)
+            if usage is not None:
+                usage.add_input(source)
     if out.join is not None:
         _join(out, out.join, kdbs)
+    if usage is not None:
+        for path in kdbs:
+            with open_input(path) as source:
+                usage.add_input(source)
+        usage.finish()
     from kdbtool.shim.trace_summary import mixed_devices
 
     out.notes += mixed_devices(out.facts)

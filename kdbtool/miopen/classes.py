@@ -8,6 +8,9 @@ to develop of October 2024 (reference E.3).
 
 Winograd kernels are a class across these: the disassembled ones, and the hand-written transforms xform_*
 of the multipass solvers.
+
+Solvers are classed by what MIOpen names them: one of "Asm" or "Wino" launches assembly, no other convolution
+solver does (src/solver/conv of the same tags; a test holds the names against explain's solver-files.tsv).
 """
 
 from __future__ import annotations
@@ -42,3 +45,12 @@ def classes_of(source: str) -> tuple[str, ...]:
     first = class_of(source)
     winograd = first == ASM_DISASSEMBLED or _TRANSFORMS.match(source) is not None
     return (first, WINOGRAD) if winograd else (first,)
+
+
+def asm_class_of_solver(solver: str) -> str | None:
+    """The class of the assembly that a convolution solver needs, None for one that needs none."""
+    if solver.startswith("ConvAsmImplicitGemm"):
+        return ASM_GENERATED
+    if "Multipass" in solver or "ConvMPBidirect" in solver or "Asm" in solver:
+        return ASM_HANDWRITTEN
+    return ASM_DISASSEMBLED if "Wino" in solver else None
