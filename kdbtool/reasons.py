@@ -34,6 +34,11 @@ class Reason(enum.Enum):
     OVER_SIZE = ("over-size", "the kernel database would be larger than --max-size, and others are used more")
     # Never built.
     ASKED_UNBUILT = ("asked-unbuilt", "MIOpen asked, had no source, and went on without the kernel")
+    # Not moved to another architecture.
+    ARCH_SOURCE = ("arch-source", "the kernel source is written for a family of architectures")
+    ARCH_OPTION = ("arch-option", "an option names the architecture or follows from the device")
+    TUNED_OPTION = ("tuned-option", "an option is tuned, and another device is tuned otherwise")
+    UNKNOWN_OPTION = ("unknown-option", "what an option depends on is not known")
     # Skipped or failed by rebuild.
     SOURCE_ABSENT = ("source-absent", "the kernel source is not among the given sources")
     SOURCE_CHANGED = ("source-changed", "the kernel source or a header differs from the manifest's")

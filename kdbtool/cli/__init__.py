@@ -32,6 +32,7 @@ COMMANDS = (
     "explain",
     "diff",
     "merge",
+    "retarget",
     "fix",
     "salvage",
     "trace",
