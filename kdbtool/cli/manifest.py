@@ -34,10 +34,12 @@ from kdbtool.manifest.choose_cost import (
 from kdbtool.manifest.choose_usage import Kernel, Usage
 from kdbtool.manifest.collect import Collected, collect, merged_comments, merged_hashes
 from kdbtool.manifest.model import Manifest
+from kdbtool.manifest.spdx import spdx_document
 from kdbtool.manifest.target import build_for, hashes_of
 from kdbtool.manifest.writer import write_manifest
 from kdbtool.miopen.solvers import solver_set
 from kdbtool.miopen.sources import SourceSet, from_directory, from_library
+from kdbtool.miopen.versions import MiopenBuild
 from kdbtool.reasons import Reason
 
 HELP = "write kernel keys as sorted text: from traces, logs, kernel databases, manifests"
@@ -72,6 +74,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sources", type=Path, metavar="DIR", help="take the hashes from the sources in DIR")
     options.choosing(parser)
     parser.add_argument("--problems", action="store_true", help="add the recorded convolution problems")
+    parser.add_argument(
+        "--spdx",
+        type=Path,
+        metavar="FILE",
+        help="also write an SPDX document (JSON): the manifest's kernel sources by class, and their licences",
+    )
     options.json_output(parser)
     options.force(parser)
     options.verbosity(parser)
@@ -81,6 +89,10 @@ def run(args: argparse.Namespace) -> int:
     """Collect, choose, write, account."""
     if args.output is not None:
         check_output(args.output, force=args.force)
+    if args.spdx is not None:
+        check_output(args.spdx, force=args.force)
+        if args.output is not None and args.spdx.resolve() == args.output.resolve():
+            raise KdbtoolError("one file for two outputs", where=args.spdx, hint="name another for --spdx")
     archs = wanted_archs(args.arch)
     if args.top_by and args.top is None and args.max_size is None:
         raise KdbtoolError("--top-by alone", why="it says what --top and --max-size rank by")
@@ -114,18 +126,22 @@ def run(args: argparse.Namespace) -> int:
         order=order,
     )
     joined = collected.join
-    manifest, report, notes = _make(collected, choice, args.sources, usage, asked=args.miopen is not None)
+    sources = _sources(args.sources, build)
+    manifest, report, notes = _make(collected, choice, sources, usage, asked=args.miopen is not None)
     cost = _cost(collected, choice, report, manifest, usage, args.find_db, notes)
     if args.problems:
         manifest.problems = collected.problems
     elif any(m.problems for m in collected.manifests):
         notes.append("the problems of the input manifests are left out, --problems keeps them")
     data = write_manifest(manifest)
+    about = spdx_document(manifest, data, sources) if args.spdx is not None else b""
     if args.output is not None:
         write_bytes(args.output, data, force=args.force)
     elif not args.json:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+    if args.spdx is not None:
+        write_bytes(args.spdx, about, force=args.force)
     if args.json:
         account = as_json(report, manifest, build, notes, cost)
         print(json.dumps(account | ({"join": joined.as_json()} if joined else {}), indent=2))
@@ -135,6 +151,13 @@ def run(args: argparse.Namespace) -> int:
         text = as_text(report, manifest, build, notes, cost, verbose=args.verbose > 0)
         print(text, file=sys.stderr, end="")
     return EXIT_DONE
+
+
+def _sources(folder: Path | None, build: MiopenBuild | None) -> SourceSet | None:
+    """The kernel sources that are at hand: of the folder, else of the library."""
+    if folder is not None:
+        return from_directory(folder)
+    return from_library(build.path) if build is not None and build.path is not None else None
 
 
 def _chooses(args: argparse.Namespace) -> bool:
@@ -198,7 +221,7 @@ def _cost(
 
 
 def _make(
-    collected: Collected, choice: Choice, folder: Path | None, usage: Usage, *, asked: bool
+    collected: Collected, choice: Choice, sources: SourceSet | None, usage: Usage, *, asked: bool
 ) -> tuple[Manifest, Report, list[str]]:
     keys, report = choose(collected, choice, usage)
     notes = list(collected.notes)
@@ -207,11 +230,6 @@ def _make(
     manifest.origins = collected.origins
     build = choice.build
     manifest.miopen = build.rocm if build else None
-    sources: SourceSet | None = None
-    if folder is not None:
-        sources = from_directory(folder)
-    elif build is not None and build.path is not None:
-        sources = from_library(build.path)
     if sources is not None:
         manifest.sources = sources.set_hash
         manifest.hashes = hashes_of(sources, keys)
