@@ -19,7 +19,7 @@ from pathlib import Path
 from kdbtool.cli import options
 from kdbtool.cli.account import as_json, as_text
 from kdbtool.cli.archs import wanted_archs
-from kdbtool.errors import EXIT_DONE, KdbtoolError, counted
+from kdbtool.errors import EXIT_DONE, KdbtoolError, counted, printable
 from kdbtool.files import check_output, write_bytes
 from kdbtool.inputs import each_input
 from kdbtool.manifest.choose import Choice, Report, choose
@@ -33,6 +33,7 @@ from kdbtool.manifest.choose_cost import (
 )
 from kdbtool.manifest.choose_usage import Kernel, Usage
 from kdbtool.manifest.collect import Collected, collect, merged_comments, merged_hashes
+from kdbtool.manifest.conflicts import Refused, merged_profile, told
 from kdbtool.manifest.model import Manifest
 from kdbtool.manifest.spdx import spdx_document
 from kdbtool.manifest.target import build_for, hashes_of
@@ -87,6 +88,16 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Collect, choose, write, account."""
+    try:
+        return _run(args)
+    except Refused as error:
+        if len(error.conflicts) > 1:
+            for conflict in error.conflicts:
+                print(f"kdbtool manifest: conflict: {printable(conflict)}", file=sys.stderr)
+        raise
+
+
+def _run(args: argparse.Namespace) -> int:
     if args.output is not None:
         check_output(args.output, force=args.force)
     if args.spdx is not None:
@@ -131,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
     cost = _cost(collected, choice, report, manifest, usage, args.find_db, notes)
     if args.problems:
         manifest.problems = collected.problems
+        notes += told(collected.conflicts)
     elif any(m.problems for m in collected.manifests):
         notes.append("the problems of the input manifests are left out, --problems keeps them")
     data = write_manifest(manifest)
@@ -228,6 +240,9 @@ def _make(
     manifest = merged_comments(collected.manifests)
     manifest.keys = keys
     manifest.origins = collected.origins
+    if not collected.others:  # of rows of a trace or a database nobody said what decided them
+        manifest.profile, differing = merged_profile(collected.manifests)
+        notes += told(differing)
     build = choice.build
     manifest.miopen = build.rocm if build else None
     if sources is not None:

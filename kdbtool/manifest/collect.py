@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdbtool import __version__
-from kdbtool.errors import KdbtoolError
 from kdbtool.inputs import HIT, STORED, Input, bare_arch, each_input, open_input
+from kdbtool.manifest import conflicts
+from kdbtool.manifest.conflicts import Conflict
 from kdbtool.manifest.join import Join
 from kdbtool.manifest.model import BUILD, Hashes, Key, Manifest, Note, Problem
+from kdbtool.manifest.tuning import Tuning
 from kdbtool.miopen.problems import is_problem
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ class Collected:
     origins: set[str] = field(default_factory=set)
     facts: list[Facts] = field(default_factory=list)  # of the traces that looked something up
     manifests: list[Manifest] = field(default_factory=list)
+    others: int = 0  # inputs that are no manifests
+    tuning: Tuning = field(default_factory=Tuning)
+    conflicts: list[Conflict] = field(default_factory=list)  # of the problems, decided by a rule
     notes: list[str] = field(default_factory=list)
     join: Join | None = None  # with --from-kdb: what traces without look-ups loaded
 
@@ -75,6 +80,8 @@ def collect(paths: Iterable[Path], from_kdbs: Iterable[Path] = (), usage: Usage 
             with open_input(path) as source:
                 usage.add_input(source)
         usage.finish()
+    out.conflicts = out.tuning.into(out.problems)
+    out.notes += out.tuning.notes
     from kdbtool.shim.trace_summary import mixed_devices
 
     out.notes += mixed_devices(out.facts)
@@ -93,12 +100,13 @@ def add_input(source: Input, out: Collected) -> None:
     if manifest is not None:
         out.manifests.append(manifest)
         out.origins |= manifest.origins
+        out.tuning.add_manifest(manifest)
         for problem, known in manifest.problems.items():
             have = out.problems.setdefault(problem, Problem())
             have.note.comments = _joined(have.note.comments, known.note.comments)
-            have.solutions = have.solutions or list(known.solutions)
-            have.tuned = known.tuned | have.tuned
-    elif source.kdb is not None:
+    else:
+        out.others += 1
+    if source.kdb is not None:
         of = "".join(f" for {arch}" for arch in source.archs)
         out.origins.add(f"rows of a kernel database{of} by kdbtool {__version__}")
     for trace in source.traces:
@@ -121,20 +129,13 @@ def _join(out: Collected, join: Join, kdbs: list[Path]) -> None:
     out.notes += join.notes()
 
 
-def merged_hashes(manifests: Iterable[Manifest]) -> dict[str, Hashes]:
+def merged_hashes(manifests: Sequence[Manifest]) -> dict[str, Hashes]:
     """The hashes of all manifests; KdbtoolError where two name different ones for a source."""
-    out: dict[str, Hashes] = {}
-    for manifest in manifests:
-        for source, hashes in manifest.hashes.items():
-            have = out.setdefault(source, hashes)
-            if have != hashes:
-                raise KdbtoolError(
-                    f"other hashes for {source} than in the manifests before",
-                    where=manifest.path,
-                    why="the two were made for different sources",
-                    hint="say which with --miopen PATH or --sources DIR",
-                )
-    return out
+    found = conflicts.sources(manifests)
+    if found:
+        hint = "say which sources with --miopen PATH or --sources DIR"
+        raise conflicts.refusal("inputs for different kernel sources", found, hint)
+    return {source: hashes for manifest in manifests for source, hashes in manifest.hashes.items()}
 
 
 def merged_comments(manifests: Iterable[Manifest]) -> Manifest:

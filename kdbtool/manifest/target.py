@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdbtool.errors import KdbtoolError
+from kdbtool.manifest import conflicts
 from kdbtool.manifest.model import BUILD, Hashes, Key
 from kdbtool.miopen.keys import source_of
 from kdbtool.miopen.sources import SourceSet, build_id_of
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from kdbtool.manifest.collect import Collected
     from kdbtool.shim.trace import Facts
 
+_VERSIONS = "inputs of different MIOpen versions"
+_ONE_EACH = "make one manifest per MIOpen, or say which one with --miopen"
+
 
 def build_for(asked: str | None, collected: Collected) -> MiopenBuild | None:
     """The build that was asked for, else the one that traces and manifests agree on, else None.
@@ -24,6 +28,9 @@ def build_for(asked: str | None, collected: Collected) -> MiopenBuild | None:
     """
     if asked is not None:
         return resolve(asked)
+    conflict = conflicts.versions(collected.manifests)
+    if conflict is not None:
+        raise conflicts.refusal(_VERSIONS, [conflict], _ONE_EACH)
     found: dict[str, MiopenBuild] = {}
     for manifest in collected.manifests:
         if manifest.miopen and manifest.miopen not in found:
@@ -34,9 +41,9 @@ def build_for(asked: str | None, collected: Collected) -> MiopenBuild | None:
             found[build.rocm] = build
     if len(found) > 1:
         raise KdbtoolError(
-            "inputs of different MIOpen versions",
+            _VERSIONS,
             why=" and ".join(sorted(found)),
-            hint="make one manifest per MIOpen, or say which one with --miopen",
+            hint=_ONE_EACH,
         )
     return next(iter(found.values()), None)
 
