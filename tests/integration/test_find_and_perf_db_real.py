@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from kdbtool.manifest import Manifest, Problem, Solution
 from kdbtool.miopen import finddb, perfdb, textdb
 from kdbtool.miopen.finddb import Damaged
 from kdbtool.miopen.solvers import SolverSet, from_library, solver_ids, solver_set
 from kdbtool.miopen.versions import resolve
+from kdbtool.rebuild.databases import perf_form, write_find_db, write_perf_db
 from kdbtool.shim.trace import read_trace
 
 DRIVER = "/usr/libexec/rocm/libmiopen1-tests/MIOpenDriver"
@@ -174,6 +176,34 @@ def test_what_is_said_of_an_item_is_what_miopen_does(
     code, said = ask(pruned.read_bytes())
     counted, offered = re.fullmatch(r"counted (\d) offered (.*)", said).groups()  # type: ignore[union-attr]
     assert code == 0 and int(counted) == len(offered.split()) == pruned.read_text().count(":")
+
+
+def test_a_find_db_made_of_a_manifest_is_used(tmp_path: Path, ask: Callable[..., Any]) -> None:
+    """The two solvers by time, though the manifest has them otherwise; GEMM is 91, the naive kernel 85."""
+    solutions = [
+        Solution("ConvDirectNaiveConvFwd", "9", "0", f"{WAY}Direct", False),
+        Solution("GemmFwdRest", "0.5", "1", f"{WAY}GEMM", False),
+    ]
+    made = Manifest(problems={KEY: Problem(solutions=solutions)})
+    path = tmp_path / USER_DB
+    write_find_db(path, made, resolve("6.4.3"))
+    assert ask(path.read_bytes()) == (0, "counted 2 offered 91 85")
+
+
+def test_a_perf_db_made_of_a_manifest_is_used(tmp_path: Path, record: Callable[..., Any]) -> None:
+    """The tuned parameters of ConvOclDirectFwd (id 11) reach the kernel's key, out of the system's text."""
+    key = "48-35-35-5x5-64-35-35-1-2x2-1x1-1x1-0-NCHW-FP32-F"
+    tuned = {"ConvOclDirectFwd": "16,8,16,32,1,4,1,2,1"}
+    made = Manifest(problems={key: Problem(tuned=tuned)})
+    system = tmp_path / "system"
+    system.mkdir()
+    assert perf_form(resolve("6.4.3")) == "text"
+    write_perf_db(system / "gfx1030_36.db.txt", made, "text")
+    driver = "conv -n 1 -c 48 -H 35 -W 35 -k 64 -y 5 -x 5 -p 2 -q 2 -F 1 -V 0 -i 1 -t 0 -G 1 -S 11".split()
+    env = {"MIOPEN_SYSTEM_DB_PATH": str(system)}
+    assert record(tmp_path / "traces", DRIVER, *driver, env=env, cwd=tmp_path).code == 0
+    keys = list(keys_of(tmp_path / "traces"))
+    assert keys and all(b" -DMLO_GRP_TILE0=8 " in key for key in keys)
 
 
 def keys_of(traces: Path) -> Iterator[bytes]:
