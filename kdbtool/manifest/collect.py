@@ -110,6 +110,7 @@ def add_input(source: Input, out: Collected) -> None:
         of = "".join(f" for {arch}" for arch in source.archs)
         out.origins.add(f"rows of a kernel database{of} by kdbtool {__version__}")
     for trace in source.traces:
+        out.tuning.add_beside(trace.path, trace.facts)
         for asked in trace.problems:
             if is_problem(asked.key):
                 out.problems.setdefault(asked.key, Problem())

@@ -7,7 +7,8 @@ not depend on the order of the inputs. Where they differ:
 - the order of solutions: that of the line where all inputs have the same, else by time;
 - tuned values of a solver: those that most inputs have, then the first in C-locale order.
 
-Rows of two devices do not stand in one manifest: MIOpen's own files are for one.
+Rows of two devices do not stand in one manifest: MIOpen's own files are for one. Files that are named are
+refused then; what lies beside traces is left out, since nobody asked for it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from typing import TYPE_CHECKING
 
 from kdbtool import tuned
 from kdbtool.errors import KdbtoolError, counted
-from kdbtool.kdb.names import parse_name
+from kdbtool.kdb.names import base_name, parse_name
 from kdbtool.manifest.conflicts import Conflict, Said, differing
 from kdbtool.manifest.model import Manifest, Problem, Solution
 from kdbtool.miopen.finddb import to_current
 from kdbtool.miopen.problemrows import find_rows, perf_keys, perf_rows
 from kdbtool.miopen.problems import is_problem
+from kdbtool.tuned import Copied
 
 if TYPE_CHECKING:
     from kdbtool.shim.trace_model import Facts
@@ -41,6 +43,7 @@ class Tuning:
     tuned: dict[str, dict[str, list[Said]]] = field(default_factory=dict)  # by problem, by solver
     find_dbs: dict[Path, None] = field(default_factory=dict)
     perf_dbs: dict[Path, None] = field(default_factory=dict)
+    copies: dict[Path, tuple[str | None, Copied]] = field(default_factory=dict)  # by trace, with its device
     devices: dict[str, Path] = field(default_factory=dict)  # gfx1030_36, and a file that says so
     notes: list[str] = field(default_factory=list)
 
@@ -62,14 +65,10 @@ class Tuning:
         copies = tuned.beside(trace)
         if copies.find_db is None and copies.perf_db is None:
             return
-        if not tuned.is_measured(facts):
+        if tuned.is_measured(facts):
+            self.copies[trace] = (tuned.device_of(facts), copies)
+        else:
             self.notes.append(f"{trace}: what lies beside it is left out: the run was not on a real device")
-            return
-        self._of_device(tuned.device_of(facts), trace)
-        if copies.find_db is not None:
-            self.find_dbs[copies.find_db] = None
-        if copies.perf_db is not None:
-            self.perf_dbs[copies.perf_db] = None
 
     def add_find_db(self, path: Path) -> None:
         """Take a find-db; its name says whose it is, if any."""
@@ -101,6 +100,7 @@ class Tuning:
         KdbtoolError for a file that is none of its kind. What is damaged in one is counted in `notes`.
         """
         keys = {key for key in problems if is_problem(key)}
+        self._take_copies()
         for path in sorted(self.find_dbs):
             damaged: Counter[str] = Counter()
             for record in find_rows(path, keys, lambda d, to=damaged: to.update((d.reason,))):  # type: ignore[misc]
@@ -121,6 +121,24 @@ class Tuning:
             found += times + values
         return found
 
+    def _take_copies(self) -> None:
+        devices = set(self.devices) or {device for device, _ in self.copies.values() if device is not None}
+        if len(devices) > 1:
+            several = " and ".join(sorted(devices))
+            why = "what is best on one device is not on another"
+            self.notes.append(f"what lies beside the traces is left out: it is of {several}, and {why}")
+            return
+        for trace, (device, copies) in sorted(self.copies.items()):
+            if device not in devices:
+                self.notes.append(
+                    f"{trace}: what lies beside it is left out: it is of {device or 'no known device'}"
+                )
+                continue
+            if copies.find_db is not None:
+                self.find_dbs[copies.find_db] = None
+            if copies.perf_db is not None:
+                self.perf_dbs[copies.perf_db] = None
+
     def _count(self, path: Path, damaged: Counter[str]) -> None:
         if damaged:
             why = ", ".join(f"{count} {reason}" for reason, count in sorted(damaged.items()))
@@ -131,8 +149,6 @@ def _device(path: Path) -> str | None:
     name = parse_name(path)
     if name is None or name.cu is None:
         return None
-    from kdbtool.kdb.names import base_name
-
     return base_name(name.arch, name.cu, xnack=name.xnack)
 
 

@@ -29,7 +29,11 @@ def trace(*lookups: SimpleNamespace, **facts: Any) -> SimpleNamespace:
     }  # fmt: skip
     problems = [SimpleNamespace(key=PROBLEM), SimpleNamespace(key="damaged")]
     return SimpleNamespace(
-        facts=SimpleNamespace(**{**known, **facts}), lookups=list(lookups), problems=problems, notes=[]
+        path=Path("x.kdbtrace"),
+        facts=SimpleNamespace(**{**known, **facts}),
+        lookups=list(lookups),
+        problems=problems,
+        notes=[],
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.tuned_traces import OTHER, WAY, A, B, databases, found, perf_key, recorded
@@ -168,11 +170,10 @@ def test_simulated_times_never_enter(copied: Callable[..., Path], facts: dict[st
     assert tuning.notes == [f"{path}: what lies beside it is left out: the run was not on a real device"]
 
 
-def test_two_devices_are_not_mixed(copied: Callable[..., Path], tmp_path: Path) -> None:
-    path = copied("a")
+def test_named_files_of_two_devices_are_refused(tmp_path: Path) -> None:
     tuning = Tuning()
-    tuning.add_beside(path, read_trace(path).facts)
-    tuning.add_find_db(tmp_path / "gfx1030_36.HIP.fdb.txt")  # the same one
+    tuning.add_find_db(tmp_path / "gfx1030_36.HIP.fdb.txt")
+    tuning.add_perf_db(tmp_path / "gfx1030_36.HIP.3_4_0_.udb.txt")  # the same one
     tuning.add_perf_db(tmp_path / "any.db.txt")  # says nothing
     for name in ("gfx1030_30.HIP.fdb.txt", "gfx90878.HIP.fdb.txt.bz2", "gfx1030_xnack_36.HIP.fdb.txt"):
         with pytest.raises(KdbtoolError, match="is of gfx1030_36, and what is best on one device") as error:
@@ -180,6 +181,25 @@ def test_two_devices_are_not_mixed(copied: Callable[..., Path], tmp_path: Path) 
         assert error.value.exit_code == 2
     with pytest.raises(KdbtoolError, match="tuned on gfx1030_30"):
         tuning.add_perf_db(tmp_path / "gfx1030_30.db.txt")
+
+
+def test_copies_of_two_devices_are_left_out(copied: Callable[..., Path]) -> None:
+    one, two = copied("a"), copied("b", device_0_cu="30")
+    for order in ((one, two), (two, one)):
+        tuning = Tuning()
+        for path in order:
+            tuning.add_beside(path, read_trace(path).facts)
+        problems = {A: Problem()}
+        assert not tuning.into(problems) and problems[A] == Problem()
+        (told,) = tuning.notes
+        assert "it is of gfx1030_30 and gfx1030_36" in told
+    # a file that is named says which device it is about
+    (one.parent / "gfx1030_30.HIP.fdb.txt").write_text(found(A, "T:9,0,Direct"))
+    tuning.add_find_db(one.parent / "gfx1030_30.HIP.fdb.txt")
+    tuning.notes.clear()
+    tuning.into(problems)
+    assert [s.solver for s in problems[A].solutions] == ["S", "T"]
+    assert tuning.notes == [f"{one}: what lies beside it is left out: it is of gfx1030_36"]
 
 
 @pytest.mark.parametrize("text", ["kdbtool-manifest format 0\n", "SQLite format 3\0" + "x" * 200])
@@ -195,3 +215,32 @@ def test_files_of_another_kind(tmp_path: Path, text: str) -> None:
     tuning.add_find_db(tmp_path / "nowhere")
     with pytest.raises(KdbtoolError, match="nowhere"):
         tuning.into({A: Problem()})
+
+
+def test_the_command_joins_what_lies_beside_traces(
+    copied: Callable[..., Path], run_cli: Callable[..., Any]
+) -> None:
+    """Format 0 cannot hold it, and that is said; times that differ are told with their files and lines."""
+    one, two = copied("a"), copied("b")
+    second = two.with_suffix(".ufdb.txt")
+    second.write_text(second.read_text().replace("0.5", "0.75"))
+    ended = run_cli(
+        "manifest", one.parent, "--problems", "--miopen", "6.4.3", "--json", "-o", one.parent / "m"
+    )
+    assert ended.code == 0, ended.err
+    notes = json.loads(ended.out)["notes"]
+    assert "solutions and tuned values of 1 problem are known, and not written: " in "\n".join(notes)
+    first = one.with_suffix(".ufdb.txt")
+    times = f"{first} line 1: 0.5 ms, 0 bytes, {WAY}Direct; {second} line 1: 0.75 ms, 0 bytes, {WAY}Direct"
+    assert f"conflict: problem {A}: solution S: {times}; took 0.5 ms, 0 bytes, {WAY}Direct" in notes
+    second.unlink()
+    second.mkdir()
+    first.write_bytes(b"SQLite format 3\0" + bytes(100))
+    ended = run_cli("manifest", one.parent, "--problems", "--miopen", "6.4.3")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1) and str(first) in ended.err
+
+
+def test_without_copies_the_command_says_nothing_of_them(run_cli: Callable[..., Any], tmp_path: Path) -> None:
+    recorded(tmp_path / "a.kdbtrace", A)
+    ended = run_cli("manifest", tmp_path, "--problems", "--miopen", "6.4.3")
+    assert ended.code == 0 and "tuned" not in ended.err and f"problem {A}" in ended.out
