@@ -7,6 +7,7 @@ where the reader accepts the bytes, it also asserts what must then hold.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,10 @@ from kdbtool.kdb.checks import check
 from kdbtool.kdb.identify import identify
 from kdbtool.kdb.names import parse_name
 from kdbtool.kdb.reader import KdbReader
+from kdbtool.manifest.choose_usage import Usage
 from kdbtool.manifest.reader import read_manifest
+from kdbtool.manifest.retarget import retarget
+from kdbtool.manifest.spdx import spdx_document
 from kdbtool.manifest.writer import write_manifest
 from kdbtool.miopen.embed import NotEmbeddable, embed
 from kdbtool.miopen.installed import inspect
@@ -87,11 +91,19 @@ def _manifest(path: Path) -> None:
     text = write_manifest(manifest)
     path.write_bytes(text)
     assert write_manifest(read_manifest(path)) == text
+    json.loads(spdx_document(manifest, text, None))
+    done = retarget(manifest, "gfx906")
+    assert done.moved + done.there + len(done.left) == len(manifest.keys)
+    write_manifest(done.manifest)
 
 
 def _trace(path: Path) -> None:
     trace = read_trace(path)
     assert sum(trace.launches.by_kernel().values()) == sum(1 for _ in trace.launches)
+    usage = Usage()
+    usage.add(trace)
+    usage.finish()
+    assert sum(use.launches for use in usage.kernels.values()) <= usage.launches == len(trace.launches)
 
 
 def _library(path: Path) -> None:

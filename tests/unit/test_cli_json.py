@@ -21,6 +21,8 @@ FAILING = {
     "fix": [ABSENT, "--dry-run"],
     "salvage": [ABSENT, "-o", "out.kdb"],
     "manifest": [ABSENT, "-o", "out.kdbmanifest"],
+    "manifest --spdx": [ABSENT, "--spdx", "out.json"],
+    "retarget": [ABSENT, "--arch", "gfx906", "-o", "out.kdbmanifest"],
     "rebuild": [ABSENT, "-o", "out.kdb"],
     "trace": ["import", ABSENT, "-o", "out.kdbtrace"],
     "finddb prune": ["prune", ABSENT, "--miopen", "6.4.3", "-o", "out.txt"],
