@@ -62,7 +62,7 @@ SHOWN = 20  # failures, damaged lines and sources told without -v
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--find-db", type=Path, metavar="FILE", help="a find-db, text or .bz2: its problems")
+    options.find_db(parser, "its problems")
     parser.add_argument(
         "--problems",
         type=Path,

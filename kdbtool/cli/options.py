@@ -132,8 +132,12 @@ def choosing(parser: argparse.ArgumentParser) -> None:
         "compile-seconds: what compiling took in the traces")  # fmt: skip
     add("--max-size", action=Once, type=byte_size, metavar="SIZE", help="drop the least used kernels until "
         "each database to come is estimated to be no larger than this, such as 200M")  # fmt: skip
-    add("--find-db", type=Path, metavar="FILE", help="a find-db, text or .bz2: tells which problems lose "
-        "their best solver by what is dropped")  # fmt: skip
+    find_db(group, "it tells which problems lose their best solver by what is dropped")
+
+
+def find_db(parser: argparse._ActionsContainer, what: str) -> None:
+    """`--find-db`: a find-db that is read; `what` it is read for."""
+    parser.add_argument("--find-db", type=Path, metavar="FILE", help=f"a find-db, text or .bz2: {what}")
 
 
 def miopen(parser: argparse.ArgumentParser) -> None:
