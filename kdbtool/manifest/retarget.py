@@ -9,6 +9,7 @@ problem, its types or the build alone. What is not known stays.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -77,15 +78,26 @@ def judge(key: Key) -> tuple[list[Reason], list[str]]:
         return sorted(reasons | {Reason.NO_MCPU}, key=lambda one: one.order), []
     if split[1] != key.arch:
         reasons.add(Reason.TARGET_ID if ":" in split[1] else Reason.FOREIGN_MCPU)
-    for option in options_of(split[0]):
+    words = iter(split[0].split(b" "))
+    for word in words:
+        found = _judged(word + b" " + next(words, b"") if word == b"-mllvm" else word)
+        if found is not None:
+            reasons.add(found[0])
+            named[found[1]] = None
+    return sorted(reasons, key=lambda one: one.order), list(named)
+
+
+@functools.lru_cache(1 << 16)
+def _judged(word: bytes) -> tuple[Reason, str] | None:
+    """Why an option may follow the device, and its name; None where it cannot. Millions share few words."""
+    for option in options_of(word):
         known = meaning(option.kind, option.name)
-        depends = known.depends if known else None
         if known is None and _SEEN_EQUAL.fullmatch(option.name):
             continue
+        depends = known.depends if known else None
         if depends not in _FREE or "gfx" in f"{option.name}={option.value}".lower():
-            reasons.add(_BY_MEANING.get(depends, Reason.ARCH_OPTION))
-            named[option.name] = None
-    return sorted(reasons, key=lambda one: one.order), list(named)
+            return _BY_MEANING.get(depends, Reason.ARCH_OPTION), option.name
+    return None
 
 
 def retarget(manifest: Manifest, arch: str) -> Retargeted:
