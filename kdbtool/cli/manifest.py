@@ -32,7 +32,7 @@ from kdbtool.manifest.choose_cost import (
     read_solutions,
 )
 from kdbtool.manifest.choose_usage import Kernel, Usage
-from kdbtool.manifest.collect import Collected, collect, merged_comments, merged_hashes
+from kdbtool.manifest.collect import Collected, collect, merged_askers, merged_comments, merged_hashes
 from kdbtool.manifest.conflicts import Refused, merged_profile, told
 from kdbtool.manifest.model import Manifest
 from kdbtool.manifest.spdx import spdx_document
@@ -248,6 +248,9 @@ def _make(
     if not collected.others:  # of rows of a trace or a database nobody said what decided them
         manifest.profile, differing = merged_profile(collected.manifests)
         notes += told(differing)
+        find_dbs = {m.find_db for m in collected.manifests}
+        manifest.find_db = find_dbs.pop() if len(find_dbs) == 1 else None
+    manifest.asked_by = merged_askers(collected.manifests, keys)
     build = choice.build
     manifest.miopen = build.rocm if build else None
     if sources is not None:

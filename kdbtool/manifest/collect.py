@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from kdbtool.inputs import HIT, STORED, Input, bare_arch, each_input, open_input
 from kdbtool.manifest import conflicts
 from kdbtool.manifest.conflicts import Conflict
 from kdbtool.manifest.join import Join
-from kdbtool.manifest.model import BUILD, Hashes, Key, Manifest, Note, Problem
+from kdbtool.manifest.model import BUILD, Asker, Hashes, Key, Manifest, Note, Problem
 from kdbtool.manifest.tuning import Tuning
 from kdbtool.miopen.problems import is_problem
 
@@ -137,6 +137,16 @@ def merged_hashes(manifests: Sequence[Manifest]) -> dict[str, Hashes]:
         hint = "say which sources with --miopen PATH or --sources DIR"
         raise conflicts.refusal("inputs for different kernel sources", found, hint)
     return {source: hashes for manifest in manifests for source, hashes in manifest.hashes.items()}
+
+
+def merged_askers(manifests: Iterable[Manifest], keys: Collection[Key]) -> dict[Key, set[Asker]]:
+    """Who asked for each of these keys, by all manifests that say it."""
+    out: dict[Key, set[Asker]] = {}
+    for manifest in manifests:
+        for key, askers in manifest.asked_by.items():
+            if key in keys:
+                out.setdefault(key, set()).update(askers)
+    return out
 
 
 def merged_comments(manifests: Iterable[Manifest]) -> Manifest:

@@ -106,7 +106,7 @@ class Tuning:
             for record in find_rows(path, keys, lambda d, to=damaged: to.update((d.reason,))):  # type: ignore[misc]
                 self.add(record.key, Problem(solutions=list(record.solvers)), (str(path), record.line))
             self._count(path, damaged)
-        shared = perf_keys(keys)
+        shared = perf_keys(keys) if self.perf_dbs else {}
         for path in sorted(self.perf_dbs):
             damaged = Counter()
             for row in perf_rows(path, keys, lambda d, to=damaged: to.update((d.reason,))):  # type: ignore[misc]

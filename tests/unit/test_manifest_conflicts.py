@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kdbtool.manifest import Hashes, Key, Manifest, Note, parse_manifest, write_manifest
+from kdbtool.manifest import Asker, Hashes, Key, Manifest, Note, parse_manifest, write_manifest
+from kdbtool.manifest.collect import merged_askers
 from kdbtool.manifest.conflicts import MAX_TOLD, Conflict, Said, differing, merged_profile, sources, told
 
 CAT = Key(b"MIOpenCat.cpp.o", b" -mcpu=gfx1030", "gfx1030")
@@ -150,3 +151,36 @@ def test_conflicts_are_in_the_json_account(
     paths = [written(tmp_path / "1"), written(tmp_path / "2")]
     account = json.loads(run_cli("manifest", *paths, "--json", "-o", tmp_path / "out").out)
     assert f"conflict: profile cu: {paths[0]}: 36; {paths[1]}: 40; left out" in account["notes"]
+
+
+def test_who_asked_is_joined_for_the_keys_that_stay() -> None:
+    one, two = Asker("S", "p"), Asker("T", "p")
+    made = [Manifest(asked_by={CAT: {one}, GLU: {one}}), Manifest(asked_by={CAT: {two, one}}), Manifest()]
+    assert merged_askers(made, {CAT}) == {CAT: {one, two}}
+    assert made[0].asked_by == {CAT: {one}, GLU: {one}}
+    assert merged_askers([], {CAT}) == merged_askers(made, set()) == {}
+
+
+@pytest.mark.parametrize(("second", "kept"), [("a", "a"), ("b", None), (None, None)])
+def test_the_find_db_is_named_where_all_name_it(
+    run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str | None, kept: str | None
+) -> None:
+    """By the model: format 0 does not write it."""
+    from kdbtool.cli import manifest as command
+    from kdbtool.manifest import reader
+
+    real, seen = reader.read_manifest, []
+
+    def read(path: Path) -> Manifest:
+        made = real(path)
+        made.find_db = "a" if path.name == "1" else second
+        return made
+
+    def write(made: Manifest) -> bytes:
+        seen.append(made.find_db)
+        return write_manifest(made)
+
+    monkeypatch.setattr(reader, "read_manifest", read)
+    monkeypatch.setattr(command, "write_manifest", write)
+    assert run_cli("manifest", written(tmp_path / "1"), written(tmp_path / "2")).code == 0
+    assert seen == [kept]

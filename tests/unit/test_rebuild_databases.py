@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support import real_dbs
 from support.tuned_traces import OTHER, WAY, A, B, perf_key
 
 from kdbtool import targets
 from kdbtool.errors import KdbtoolError
 from kdbtool.manifest import Key, Manifest, Note, Problem, Solution
+from kdbtool.manifest.tuning import Tuning
 from kdbtool.miopen import finddb, perfdb
+from kdbtool.miopen.finddb import to_current
+from kdbtool.miopen.perfkey import problem_of
+from kdbtool.miopen.problems import format_problem
 from kdbtool.miopen.versions import resolve
 from kdbtool.rebuild.databases import device_of, name_of, perf_form, write_find_db, write_perf_db
 
@@ -188,3 +193,40 @@ FORMS = {"5.0": "sqlite", "6.1": "sqlite", "6.2": "text", "7.2": "text", "develo
 @pytest.mark.parametrize("release", FORMS)
 def test_the_form_of_a_release(release: str) -> None:
     assert perf_form(resolve(release)) == FORMS[release]
+
+
+@pytest.mark.parametrize(("name", "release"), [(real_dbs.FIND, "5.4"), (real_dbs.FIND_CURRENT, "6.4.3")])
+def test_amds_lines_through_a_manifest_and_back(
+    shared: Path, tmp_path: Path, name: str, release: str
+) -> None:
+    """In AMD's own order; only what no MIOpen reads differs (two fields of a legacy item)."""
+    source = tmp_path / "source"
+    source.write_bytes(real_dbs.find_lines(shared, name, 20, 400))
+    perf = tmp_path / "source.db.txt"
+    perf.write_bytes(real_dbs.perf_text(shared, 2000))
+    keys = [line.partition("=")[0] for line in source.read_text().splitlines()]
+    tuning, problems = Tuning(), {key: Problem() for key in reversed(keys)}
+    tuning.add_find_db(source)
+    tuning.add_perf_db(perf)
+    assert not tuning.into(problems) and not tuning.notes
+    done = write_find_db(tmp_path / "back", manifest(problems=problems), resolve(release))
+    before, after = list(finddb.read(source)), list(finddb.read(done.path))
+    assert [record.key for record in after] == keys and len(keys) == 400
+    assert [[*map(to_current, r.solvers)] for r in after] == [[*map(to_current, r.solvers)] for r in before]
+    if release == "6.4.3":
+        assert done.path.read_bytes() == source.read_bytes()
+
+
+def test_amds_tuned_values_through_a_manifest_and_back(shared: Path, tmp_path: Path) -> None:
+    """Of the problems that have a find-db key of their own: rows of one key come back together."""
+    perf = tmp_path / "source.db.txt"
+    perf.write_bytes(real_dbs.perf_text(shared, 2000))
+    rows = list(perfdb.read(perf))
+    asked = {format_problem(p) for row in rows if row.config and (p := problem_of(row.config)) is not None}
+    tuning, problems = Tuning(), {key: Problem() for key in asked}
+    tuning.add_perf_db(perf)
+    assert not tuning.into(problems) and len(asked) > 100
+    write_perf_db(tmp_path / "back.db.txt", manifest(problems=problems), "text")
+    known = {perf_key(key) for key in asked}
+    back = {(row.key, row.solver, row.params) for row in perfdb.read(tmp_path / "back.db.txt")}
+    assert back == {(row.key, row.solver, row.params) for row in rows if row.key in known}
