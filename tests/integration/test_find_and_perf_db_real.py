@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kdbtool import tuned
 from kdbtool.manifest import Manifest, Problem, Solution
-from kdbtool.miopen import finddb, perfdb, textdb
+from kdbtool.miopen import finddb, perfdb, textdb, userdbs
 from kdbtool.miopen.finddb import Damaged
 from kdbtool.miopen.solvers import SolverSet, from_library, solver_ids, solver_set
+from kdbtool.miopen.userdbs import Library
 from kdbtool.miopen.versions import resolve
 from kdbtool.rebuild.databases import perf_form, write_find_db, write_perf_db
-from kdbtool.shim.trace import read_trace
+from kdbtool.shim.trace import Trace, find_traces, read_trace
+from kdbtool.shim.trace_write import write_trace
 
 DRIVER = "/usr/libexec/rocm/libmiopen1-tests/MIOpenDriver"
 USER_DB = "gfx1030_36.HIP.3_4_0_.ufdb.txt"  # 6.4.3 ignores a system find-db: MIOPEN_DISABLE_SYSDB
@@ -176,6 +180,38 @@ def test_what_is_said_of_an_item_is_what_miopen_does(
     code, said = ask(pruned.read_bytes())
     counted, offered = re.fullmatch(r"counted (\d) offered (.*)", said).groups()  # type: ignore[union-attr]
     assert code == 0 and int(counted) == len(offered.split()) == pruned.read_text().count(":")
+
+
+@pytest.mark.parametrize("library_at_hand", [True, False])
+def test_what_miopen_found_for_its_user_is_copied(
+    tmp_path: Path, root: Path, library: Path, record: Callable[..., Any], library_at_hand: bool
+) -> None:
+    """MIOpen's own file by its own name. The trace says that it is simulated, but for this test."""
+    user, traces = tmp_path / "user", tmp_path / "traces"
+    user.mkdir()
+    driver = "conv -n 1 -c 8 -H 9 -W 9 -k 8 -y 3 -x 3 -p 1 -q 1 -F 1 -V 0 -i 1 -t 0".split()
+    done = record(traces, "env", f"MIOPEN_USER_DB_PATH={user}", DRIVER, *driver, cwd=tmp_path)
+    assert done.code == 0 and (user / USER_DB).is_file()
+    assert not list(traces.glob("*.txt"))  # simulated: never
+    recorded = next(trace for path in find_traces([traces]) if (trace := read_trace(path)).problems)
+    assert recorded.facts.simulated
+    facts = dict(recorded.facts.all)
+    del facts["simulated"]
+    real = tmp_path / "real.kdbtrace"
+    write_trace(real, Trace(real, replace(recorded.facts, all=facts), problems=recorded.problems))
+
+    def here(path: str) -> Path | None:
+        inside = root / path.lstrip("/")
+        return inside if inside.is_file() and library_at_hand else Path(path)
+
+    before = (user / USER_DB).read_bytes()
+    copied = tuned.copy_beside(real, {"MIOPEN_USER_DB_PATH": str(user)}, here)
+    assert copied is not None and copied.find_db is not None
+    (found,) = finddb.read(copied.find_db)
+    assert found.key in {problem.key for problem in recorded.problems} and found.solvers
+    assert (user / USER_DB).read_bytes() == before
+    with_library = Library("3.4.0", library)
+    assert userdbs.folder_of({"HOME": "/home/u"}, with_library) == Path("/home/u/.config/miopen")
 
 
 def test_a_find_db_made_of_a_manifest_is_used(tmp_path: Path, ask: Callable[..., Any]) -> None:
