@@ -43,7 +43,6 @@ from kdbtool.miopen.sources import SourceSet, from_directory, from_library
 from kdbtool.miopen.versions import MiopenBuild
 from kdbtool.reasons import Reason
 
-FORMAT_0 = b"kdbtool-manifest format 0\n"
 HELP = "write kernel keys as sorted text: from traces, logs, kernel databases, manifests"
 
 
@@ -148,10 +147,6 @@ def _run(args: argparse.Namespace) -> int:
         notes.append("the problems of the input manifests are left out, --problems keeps them")
     data = write_manifest(manifest)
     about = spdx_document(manifest, data, sources) if args.spdx is not None else b""
-    told_of = sum(bool(problem.solutions or problem.tuned) for problem in manifest.problems.values())
-    if told_of and data.startswith(FORMAT_0):
-        what = f"solutions and tuned values of {counted(told_of, 'problem')}"
-        notes.append(f"{what} are known, and not written: format 0 has no place for them")
     if args.output is not None:
         write_bytes(args.output, data, force=args.force)
     elif not args.json:

@@ -35,12 +35,12 @@ def other_spelling(name: bytes, args: bytes) -> bytes | None:
     ending = args[len(options) :]
     repeat = find_repeat(options)
     if repeat is not None:
-        return repeat.once + ending if _twice(repeat.once) == options else None
-    twice = _twice(options)
+        return repeat.once + ending if twice_of(repeat.once) == options else None
+    twice = twice_of(options)
     return None if twice is None else twice + ending
 
 
-def _twice(options: bytes) -> bytes | None:
+def twice_of(options: bytes) -> bytes | None:
     """`options` with their one data type list doubled; None where they have none, or several."""
     lists = define_lists(options)
     # A whole list, not some data type defines of a solver's own: it has RNE_BFLOAT16 in every epoch.

@@ -185,7 +185,7 @@ def test_hashes_come_from_the_sources_given(run_cli: Callable[..., Any], tmp_pat
         (b"", "empty"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 400027325\n", "Git LFS pointer"),
         (b"hello\n" * 200, "not an SQLite file"),
-        (b"kdbtool-manifest format 1\n", "made by a newer kdbtool"),
+        (b"kdbtool-manifest format 2\n", "made by a newer kdbtool"),
         (b"\xef\xbb\xbfkdbtool-manifest format 0\n", "byte order mark"),
     ],
 )

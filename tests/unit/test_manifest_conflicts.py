@@ -137,7 +137,7 @@ def test_no_more_lines_than_somebody_reads() -> None:
 def test_conflicts_are_in_the_json_account(
     run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the model: format 0 has no profile to read."""
+    """Whatever the text is."""
     from kdbtool.manifest import reader
 
     real = reader.read_manifest
@@ -165,7 +165,7 @@ def test_who_asked_is_joined_for_the_keys_that_stay() -> None:
 def test_the_find_db_is_named_where_all_name_it(
     run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str | None, kept: str | None
 ) -> None:
-    """By the model: format 0 does not write it."""
+    """Whatever the text is."""
     from kdbtool.cli import manifest as command
     from kdbtool.manifest import reader
 

@@ -116,8 +116,8 @@ def test_every_key_of_the_gfx1030_sample_comes_back(shared: Path) -> None:
     assert len(set(keys)) == 20000
     text = round_trip(keys)
     assert text.isascii() and b"exact" not in text
-    lines = [line for line in text.split(b"\n") if line.startswith(b"  key")]
-    assert len(lines) == 20000
+    rows = [line for line in text.split(b"\n") if line[:1] == b" " and line[:2] != b"  "]
+    assert 10000 < len(rows) < 20000  # one for both spellings
 
 
 def test_both_spellings_are_one_variant_and_two_keys(shared: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_document_shows_a_valid_manifest() -> None:
     page = (Path(__file__).parents[2] / "docs" / "manifest-format.md").read_text("utf-8")
     example = page.split("```\n")[1]
     back = parse_manifest(example.encode(), "docs")
-    assert len(back.keys) == 4 and len(list(back.variants())) == 2
+    assert len(back.keys) == 7 and len(list(back.variants())) == 5
     assert write_manifest(back).decode() == example
 
 
@@ -168,7 +168,7 @@ def test_comments_move_with_their_entry() -> None:
     )
     out = write_manifest(parse_manifest(text.encode(), "m")).decode()
     assert out == (
-        "kdbtool-manifest format 0\n# of the header\nmiopen unknown\nsources unknown\narch gfx1030\n\n"
+        "kdbtool-manifest format 1\n# of the header\nmiopen unknown\nsources unknown\narch gfx1030\n\n"
         f'# above a, ünïcode\n# on the hash\nkernel a.cpp\n  source sha256:{H}\n  key gfx1030 ""\n\n'
         '# above z\nkernel z.cpp\n  key gfx1030 "1"\n  # above 2\n  key gfx1030 "2"\n# the end\n'
     )
@@ -202,7 +202,7 @@ BLOCK = HEAD + "kernel a.cpp\n"
     [
         ("", 0, "not a manifest"),
         ("hello\n", 0, "not a manifest"),
-        ("kdbtool-manifest format 1\n", 1, "made by a newer kdbtool"),
+        ("kdbtool-manifest format 2\n", 1, "made by a newer kdbtool"),
         ("kdbtool-manifest format 12\n", 1, "made by a newer kdbtool"),
         ("kdbtool-manifest format 00\n", 1, "unknown manifest format"),
         ("kdbtool-manifest format zero\n", 1, "unknown manifest format"),

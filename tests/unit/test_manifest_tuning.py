@@ -220,7 +220,7 @@ def test_files_of_another_kind(tmp_path: Path, text: str) -> None:
 def test_the_command_joins_what_lies_beside_traces(
     copied: Callable[..., Path], run_cli: Callable[..., Any]
 ) -> None:
-    """Format 0 cannot hold it, and that is said; times that differ are told with their files and lines."""
+    """Into the text; times that differ are told with their files and lines."""
     one, two = copied("a"), copied("b")
     second = two.with_suffix(".ufdb.txt")
     second.write_text(second.read_text().replace("0.5", "0.75"))
@@ -229,7 +229,9 @@ def test_the_command_joins_what_lies_beside_traces(
     )
     assert ended.code == 0, ended.err
     notes = json.loads(ended.out)["notes"]
-    assert "solutions and tuned values of 1 problem are known, and not written: " in "\n".join(notes)
+    text = (one.parent / "m").read_text()
+    assert f"problem {A}\n  find S 0.5 0 {WAY}Direct\n" in text
+    assert "\n  tuned " in text
     first = one.with_suffix(".ufdb.txt")
     times = f"{first} line 1: 0.5 ms, 0 bytes, {WAY}Direct; {second} line 1: 0.75 ms, 0 bytes, {WAY}Direct"
     assert f"conflict: problem {A}: solution S: {times}; took 0.5 ms, 0 bytes, {WAY}Direct" in notes
