@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
             system=_system(args.perf_db, space, target, library),
             tier=tier,
             find_db_name=_find_db_name(target, library) if tier == OFFERED else "",
-            base=root.environment() if root else _environment(),
+            base=root.environment(_environment()) if root else _environment(),
         )
         with begin(record_path, plan, meta, force=args.force) as record:
             with progress:
@@ -205,7 +205,7 @@ def _system(path: Path | None, space: Workspace, target: Target, library: Path) 
 
 
 def _environment() -> dict[str, str]:
-    """This machine's, where no root is entered; a switch of MIOpen's would change what it asks for."""
+    """This machine's, without switches of MIOpen's: they would change what it asks for."""
     return {name: value for name, value in os.environ.items() if not name.startswith("MIOPEN_")}
 
 

@@ -66,3 +66,12 @@ def test_json_says_the_error_too(run_cli: Callable[..., Any], tmp_path: Path) ->
     done = run_cli("harvest", "--arch", "gfx1030", "-o", tmp_path / "m", "--json")
     assert done.code == 2
     assert "no problems given" in json.loads(done.out)["error"]
+
+
+def test_switches_of_miopens_do_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kdbtool.cli.harvest import _environment
+
+    monkeypatch.setenv("MIOPEN_FIND_MODE", "1")
+    monkeypatch.setenv("HIP_OTHER", "1")
+    assert "MIOPEN_FIND_MODE" not in _environment()
+    assert _environment()["HIP_OTHER"] == "1"
